@@ -80,7 +80,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
 #define TSUMUGI_FLAG_AT_LEISURE 32 /* with ACK_REQUEST: who must make a system call for the ACK may take its time */
 #define TSUMUGI_FLAG_UNCHECKED 64 /* DATA, where both sides agreed: the body's CRC is 0 and not compared */
-#define TSUMUGI_FLAG_MIXED 128 /* to and from switch boxes: body_crc is tsumugi_group_mix() of the body */
+#define TSUMUGI_FLAG_MIXED 128 /* to and from switch boxes: body_crc is tsumugi_group_mix(), or tsumugi_table_check() */
 
 struct tsumugi_header {
 	union {
@@ -211,9 +211,9 @@ struct tsumugi_challenge {
 	__u64 cookie; /* never 0 */
 };
 
-/* ---- packets to and from switch boxes (group.rs) ----------------------------------------------- */
+/* ---- packets to and from switch boxes (group.rs, multicast.rs) --------------------------------- */
 
-#define TSUMUGI_GROUP_BYTES 88 /* of every body */
+#define TSUMUGI_GROUP_BYTES 88 /* of every body but those with a table, which have no fewer */
 #define TSUMUGI_GROUP_WORDS 8 /* that are combined */
 #define TSUMUGI_GROUP_SLOTS 64
 #define TSUMUGI_GROUP_SLOT_BITS 6

@@ -9,14 +9,14 @@ mod exercise;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use tsumugi::internal::{EndpointOptions, Core};
+use tsumugi::internal::{Core, EndpointOptions};
 use tsumugi::{PeerId, Repeat};
 use tsumugi_rail::{Memory, Packet, Rail, RailError};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Flags, Header, Instant, Kind, group};
+use tsumugi_wire::{Flags, Header, Instant, Kind, group, multicast};
 
 const PEERS_MAX: u32 = 4;
 const DATAGRAM_BYTES: usize = 1472;
@@ -70,13 +70,25 @@ impl Rail for Heard {
     }
 }
 
+/// What `body_crc` is, if the flag MIXED means something.
+fn mix(header: &[u8], body: &[u8]) -> Option<u32> {
+    if !Flags(header[2]).has(Flags::MIXED) {
+        return None;
+    }
+    if let Some(Kind::Multicast | Kind::Relay) = Kind::from_number(header[1]) {
+        let (_, table) = multicast::split(u16::from_le_bytes([header[40], header[41]]), body).ok()?;
+        return Some(multicast::check(table));
+    }
+    group::mix(body)
+}
+
 /// Makes length, CRC or mix, and check of a packet right.
 fn finish(packet: &mut [u8]) {
     let Some((header, body)) = packet.split_at_mut_checked(HEADER_BYTES) else { return };
     header[0] = 1;
     header[42..44].copy_from_slice(&(body.len() as u16).to_le_bytes());
-    let mixed = if Flags(header[2]).has(Flags::MIXED) { group::mix(body) } else { None };
-    let crc = mixed.unwrap_or_else(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32);
+    let crc = mix(header, body)
+        .unwrap_or_else(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32);
     header[44..48].copy_from_slice(&crc.to_le_bytes());
     exercise::seal(packet);
 }

@@ -1,4 +1,4 @@
-//! A whole packet: header, then frames, answer, offer, piece or what groups say. Once as it is, once with its check made right.
+//! A whole packet: header, then frames, answer, offer, piece, what groups say, or frames and a table. Once as it is, once with its check made right.
 #![no_main]
 
 #[path = "../../crates/tsumugi-wire/tests/common/exercise.rs"]

@@ -13,6 +13,9 @@ local PIECE_ALIGN = 64
 local PACKET_BODY_BYTES_MAX = 8924
 local GROUP_BYTES = 88
 local GROUP_WORDS = 8
+local TABLE_BYTES = 16 -- in front of the entries
+local ENTRY_BYTES = 8
+local RECEIVERS_MAX = 63
 local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
 
 local KINDS = {
@@ -20,6 +23,7 @@ local KINDS = {
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
     [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK", [16] = "DAMAGED",
     [17] = "JOIN", [18] = "ARRIVE", [19] = "LEAVE", [20] = "NOTICE", [21] = "RELEASE",
+    [22] = "MULTICAST", [23] = "RELAY",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local OPCODES = {
@@ -34,7 +38,7 @@ local GROUP_NOTICES = {
     [1] = "joined", [2] = "waiting", [3] = "lost", [4] = "unknown", [5] = "refused", [6] = "disagreement",
     [7] = "no box",
 }
-local NOTICES = { [0] = "bad", [1] = "good", [2] = "not verified" }
+local STATUSES = { [0] = "bad", [1] = "good", [2] = "not verified" }
 
 local tsumugi = Proto("tsumugi", "Tsumugi")
 
@@ -54,7 +58,7 @@ local f = {
     mixed = ProtoField.bool("tsumugi.flags.mixed", "The body's check is no CRC", 8, nil, 0x80),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
-    check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, NOTICES),
+    check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, STATUSES),
     token = ProtoField.uint64("tsumugi.token", "Token", base.HEX),
     flow = ProtoField.uint32("tsumugi.flow", "Flow"),
     epoch = ProtoField.uint32("tsumugi.epoch", "Epoch", base.HEX),
@@ -63,7 +67,7 @@ local f = {
     credit = ProtoField.uint16("tsumugi.credit", "Credit (PSNs)"),
     body_bytes = ProtoField.uint16("tsumugi.body_bytes", "Body bytes"),
     body_crc = ProtoField.uint32("tsumugi.body_crc", "Body CRC32C, or mix", base.HEX),
-    body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, NOTICES),
+    body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, STATUSES),
     body = ProtoField.bytes("tsumugi.body", "Body"),
     malformed = ProtoField.string("tsumugi.malformed", "Malformed"),
     trailing = ProtoField.bytes("tsumugi.trailing", "Bytes behind the packet"),
@@ -118,6 +122,12 @@ local f = {
     group_notice = ProtoField.uint8("tsumugi.group.notice", "Notice", base.DEC, GROUP_NOTICES),
     group_seat = ProtoField.uint32("tsumugi.group.seat", "Seat"),
     group_seat_token = ProtoField.uint64("tsumugi.group.seat_token", "Token of the seat", base.HEX),
+
+    table_base = ProtoField.uint64("tsumugi.multicast.base", "PSN that the receivers' are counted from", base.DEC),
+    frames_crc = ProtoField.uint32("tsumugi.multicast.frames_crc", "CRC32C of the frames", base.HEX),
+    frames_crc_status = ProtoField.uint8("tsumugi.multicast.frames_crc.status", "Frames' CRC status", base.DEC, STATUSES),
+    table_tag = ProtoField.uint32("tsumugi.multicast.tag", "Lower half of the flow's token, or 0", base.HEX),
+    table_after = ProtoField.uint32("tsumugi.multicast.after", "PSN, counted from the base"),
 }
 tsumugi.fields = f
 
@@ -128,6 +138,8 @@ local e = {
         "tsumugi.expert.check", "Header check failed", expert.group.CHECKSUM, expert.severity.ERROR),
     crc = ProtoExpert.new(
         "tsumugi.expert.crc", "Body CRC32C failed", expert.group.CHECKSUM, expert.severity.ERROR),
+    frames_crc = ProtoExpert.new(
+        "tsumugi.expert.frames_crc", "CRC32C of the frames failed", expert.group.CHECKSUM, expert.severity.ERROR),
     resent = ProtoExpert.new(
         "tsumugi.expert.resent", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
     xoff = ProtoExpert.new(
@@ -137,7 +149,7 @@ local e = {
     cut = ProtoExpert.new(
         "tsumugi.expert.cut", "Cut short by the capture", expert.group.UNDECODED, expert.severity.NOTE),
 }
-tsumugi.experts = { e.malformed, e.check, e.crc, e.resent, e.xoff, e.trailing, e.cut }
+tsumugi.experts = { e.malformed, e.check, e.crc, e.frames_crc, e.resent, e.xoff, e.trailing, e.cut }
 
 -- ---- sums ------------------------------------------------------------------------------------------
 
@@ -181,12 +193,10 @@ local function header_check(tvb, at)
     return sum:lower()
 end
 
--- What body_crc is where the packet at `at` is MIXED. The body must be there.
-local function group_mix(tvb, at)
+-- The mix of so many bytes, a multiple of 8. They must be there.
+local function mix(tvb, at, bytes)
     local sum = UInt64.new(0, 0)
-    for index = 0, GROUP_BYTES / 8 - 1 do
-        sum = mix_word(sum, tvb(at + HEADER_BYTES + 8 * index, 8):le_uint64())
-    end
+    for index = 0, bytes / 8 - 1 do sum = mix_word(sum, tvb(at + 8 * index, 8):le_uint64()) end
     return sum:lower()
 end
 
@@ -194,9 +204,26 @@ local function has_flag(tvb, at, flag)
     return math.floor(tvb(at + 2, 1):uint() / flag) % 2 == 1
 end
 
--- With a body of another length than those of groups the flag means nothing.
-local function is_mixed(tvb, at, bytes)
-    return bytes == GROUP_BYTES and has_flag(tvb, at, 128)
+local function is_for_several(kind)
+    return kind == 22 or kind == 23
+end
+
+-- Bytes of the table in a body for several receivers; nil: it is no frames and a table.
+local function table_bytes(tvb, at, bytes)
+    local receivers = tvb(at + 40, 2):le_uint()
+    local length = TABLE_BYTES + ENTRY_BYTES * receivers
+    if receivers < 1 or receivers > RECEIVERS_MAX or bytes < GROUP_BYTES or bytes < length or bytes % 8 ~= 0 then
+        return nil
+    end
+    return length
+end
+
+-- How many bytes at the end of the body are mixed; nil: body_crc is a CRC. With a body of another length than those of groups, and
+-- without a table where there is to be one, the flag means nothing.
+local function mixed_bytes(tvb, at, bytes)
+    if not has_flag(tvb, at, 128) then return nil end
+    if is_for_several(tvb(at + 1, 1):uint()) then return table_bytes(tvb, at, bytes) end
+    return bytes == GROUP_BYTES and bytes or nil
 end
 
 -- ---- bodies: each returns a text for the summary and, for a body that is refused, the reason ---------
@@ -343,10 +370,7 @@ local function of_a_group(dissect)
     end
 end
 
-local function dissect_data(tvb, body, bytes, tree)
-    if is_mixed(tvb, body - HEADER_BYTES, bytes) and tvb(body + 2, 1):uint() == 0 then
-        return dissect_contribution(tvb, body, bytes, tree)
-    end
+local function dissect_frames(tvb, body, bytes, tree)
     local at, frames = 0, 0
     while at < bytes do
         local next_at, reason = dissect_frame(tvb, body, at, bytes, tree)
@@ -356,6 +380,64 @@ local function dissect_data(tvb, body, bytes, tree)
         at, frames = next_at, frames + 1
     end
     return string.format("frames=%d", frames)
+end
+
+local function dissect_data(tvb, body, bytes, tree)
+    if mixed_bytes(tvb, body - HEADER_BYTES, bytes) and tvb(body + 2, 1):uint() == 0 then
+        return dissect_contribution(tvb, body, bytes, tree)
+    end
+    return dissect_frames(tvb, body, bytes, tree)
+end
+
+-- Whether so many bytes of a body have the CRC that is announced: 1, or not: 0; 2: nobody knows. None was made where `may_be_none`
+-- and 0 is announced.
+local function crc_status(tvb, at, bytes, announced, may_be_none)
+    if bytes == 0 then return announced == 0 and 1 or 0 end
+    if announced == 0 and may_be_none then return 2 end
+    if not bits or not tsumugi.prefs.verify_crc then return 2 end
+    return crc32c(tvb:raw(at, bytes)) == announced and 1 or 0
+end
+
+local function dissect_multicast(tvb, body, bytes, tree)
+    local at = body - HEADER_BYTES
+    if not has_flag(tvb, at, 128) then
+        return "", "group_unmixed"
+    end
+    local receivers = tvb(at + 40, 2):le_uint()
+    local length = table_bytes(tvb, at, bytes)
+    if not length then
+        return "", string.format("table %d %d", bytes, receivers)
+    end
+    local frames = bytes - length
+    local place = body + frames
+    local list = tree:add(tvb(place, length), string.format("Table for %d receivers", receivers))
+    list:add_le(f.table_base, tvb(place, 8))
+    local crc = list:add_le(f.frames_crc, tvb(place + 8, 4))
+    local status = crc_status(tvb, body, frames, tvb(place + 8, 4):le_uint(), has_flag(tvb, at, 64))
+    crc:append_text(" (" .. STATUSES[status] .. ")")
+    list:add(f.frames_crc_status, status):set_generated()
+    local base, named = tvb(place, 8):le_uint64(), 0
+    for index = 0, receivers - 1 do
+        local here = place + TABLE_BYTES + ENTRY_BYTES * index
+        local tag, after = tvb(here, 4):le_uint(), tvb(here + 4, 4):le_uint()
+        local text = string.format("Member %d: ", index + 1)
+        if tag == 0 then
+            text = text .. "nothing"
+        else
+            named = named + 1
+            text = text .. "PSN " .. tostring(base + UInt64.new(after, 0))
+        end
+        local entry = list:add(tvb(here, ENTRY_BYTES), text)
+        entry:add_le(f.table_tag, tvb(here, 4))
+        entry:add_le(f.table_after, tvb(here + 4, 4))
+    end
+    local summary = string.format("receivers=%d", named)
+    if status == 0 then
+        list:add_proto_expert_info(e.frames_crc)
+        return summary .. " (CRC of the frames wrong)"
+    end
+    local text, reason = dissect_frames(tvb, body, frames, tree)
+    return summary .. " " .. text, reason
 end
 
 local U64_MAX = UInt64.new(0xffffffff, 0xffffffff)
@@ -470,6 +552,7 @@ local BODIES = {
     [13] = dissect_piece, [14] = dissect_nothing, [15] = dissect_nothing, [16] = dissect_nothing,
     [17] = of_a_group(dissect_join), [18] = of_a_group(dissect_contribution), [19] = of_a_group(dissect_nothing),
     [20] = of_a_group(dissect_group_answer), [21] = of_a_group(dissect_contribution),
+    [22] = dissect_multicast, [23] = dissect_multicast,
 }
 
 -- ---- packets ---------------------------------------------------------------------------------------
@@ -507,17 +590,16 @@ end
 -- Judges the CRC, or the mix; returns whether the body may be read.
 local function verify_crc(tvb, at, bytes, tree, item)
     local announced = tvb(at + 44, 4):le_uint()
-    local status = 2
-    if bytes == 0 then
-        status = announced == 0 and 1 or 0
-    elseif is_mixed(tvb, at, bytes) then
-        status = group_mix(tvb, at) == announced and 1 or 0
-    elseif announced == 0 and tvb(at + 1, 1):uint() == 1 and has_flag(tvb, at, 64) then
-        status = 2 -- as the two sides have agreed
-    elseif bits and tsumugi.prefs.verify_crc then
-        status = crc32c(tvb:raw(at + HEADER_BYTES, bytes)) == announced and 1 or 0
+    local mixed, body = mixed_bytes(tvb, at, bytes), at + HEADER_BYTES
+    local status
+    if mixed then
+        status = mix(tvb, body + bytes - mixed, mixed) == announced and 1 or 0
+    else
+        -- In DATA as the two sides have agreed.
+        local may_be_none = tvb(at + 1, 1):uint() == 1 and has_flag(tvb, at, 64)
+        status = crc_status(tvb, body, bytes, announced, may_be_none)
     end
-    item:append_text(" (" .. NOTICES[status] .. ")")
+    item:append_text(" (" .. STATUSES[status] .. ")")
     tree:add(f.body_crc_status, status):set_generated()
     return status ~= 0
 end

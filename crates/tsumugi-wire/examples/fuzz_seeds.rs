@@ -27,6 +27,10 @@ fn main() {
                 write("sack", &vector.name, &[&vector.bytes[32..40], body].concat());
             }
             Some("7" | "8" | "9") => write("offer", &vector.name, body),
+            // And this one its `credit`.
+            Some("22" | "23") => {
+                write("multicast", &vector.name, &[&vector.bytes[40..42], body].concat());
+            }
             _ => {}
         }
     }

@@ -2,8 +2,9 @@
 //! contribute (reduction). What it does for one that sends to several is told in [`crate::multicast`].
 //!
 //! A member sends its packets to another member, and a box on the way takes them: so nobody configures where boxes are, and
-//! without one the other member gets the packet and says so. Every such packet is a header and a body of [`BODY_BYTES`], so that a box
-//! can turn one into another where it lies. Its flag [`Flags::MIXED`](crate::Flags::MIXED) says that `body_crc` is [`mix`] of the body.
+//! without one the other member gets the packet and says so. All of them have the flag [`Flags::MIXED`](crate::Flags::MIXED). JOIN,
+//! ARRIVE, LEAVE, NOTICE and RELEASE, which are told here, are a header and a body of [`BODY_BYTES`], so that a box can turn one into
+//! another where it lies. Their `body_crc` is [`mix`] of the body.
 //!
 //! ```text
 //!   member                                  box
@@ -14,7 +15,8 @@
 //! ```
 //!
 //! A member that leaves says LEAVE: header and token as in an ARRIVE, and a body of zeros, which nobody reads. It is there
-//! because all bodies are of one length. Nothing answers it. A NOTICE answers each JOIN and ARRIVE that is not answered by a release.
+//! because these bodies are of one length. Nothing answers it. A NOTICE answers each JOIN and ARRIVE that is not answered by a release,
+//! and a MULTICAST that no box takes, or of which the box cannot make what is asked for.
 //!
 //! A release is a DATA packet of a flow that the member has opened for it and named in its JOIN, so a receive path deposits it
 //! as any other. Its PSN counts generations. Between boxes it is a RELEASE.
@@ -24,7 +26,7 @@ use crate::numbered::numbered;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of the body of every packet of a group.
+/// Bytes of the body of every packet of a group, but for those of [`crate::multicast`], which have no fewer.
 pub const BODY_BYTES: usize = 88;
 /// Most words that are combined at once.
 pub const WORDS_MAX: usize = 8;
@@ -88,8 +90,8 @@ impl Operation {
 }
 
 numbered! {
-    /// What a box says of a JOIN, an ARRIVE or a LEAVE other than by a release; and what a member says that such a packet has
-    /// reached.
+    /// What a box says of a JOIN, an ARRIVE, a LEAVE or a MULTICAST other than by what was asked for; and what a member says that such a
+    /// packet has reached.
     pub enum Notice: u8 {
         /// All members have joined, and this is the sender's seat.
         Joined = 1,
@@ -99,7 +101,8 @@ numbered! {
         Lost = 3,
         /// There is no such seat: the box has been restarted, or has given the group's place away. Join again.
         Unknown = 4,
-        /// The group cannot be joined here: there is no room for it, or more members join than it has.
+        /// The group cannot be joined here: there is no room for it, or more members join than it has. Of a MULTICAST: the box cannot
+        /// reach all receivers at once.
         Refused = 5,
         /// The members disagree about what is to be combined in this generation.
         Disagreement = 6,
@@ -210,7 +213,7 @@ pub struct Contribution {
     pub words: [u64; WORDS_MAX],
 }
 
-/// The body of a NOTICE. The header's `flow` and `token` are those of the JOIN.
+/// The body of a NOTICE. The header's `flow` and `token` are those of the JOIN of whoever gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What is said.
@@ -283,7 +286,7 @@ const _: () = assert!(size_of::<JoinLayout>() == BODY_BYTES);
 const _: () = assert!(size_of::<ContributionLayout>() == BODY_BYTES);
 const _: () = assert!(size_of::<AnswerLayout>() == BODY_BYTES);
 
-/// What `body_crc` is in a packet with [`Flags::MIXED`](crate::Flags::MIXED): the header check's function over the body's
+/// What `body_crc` is in a packet with [`Flags::MIXED`](crate::Flags::MIXED), but for those of [`crate::multicast`]: the header check's function over the body's
 /// words, which costs a BPF program next to nothing. `None`: the body has not the length of a group's.
 #[must_use]
 pub fn mix(body: &[u8]) -> Option<u32> {

@@ -44,13 +44,14 @@ numbered! {
         SizeAck = 15,
         /// The DATA packet `psn` arrived, and its body is not what its CRC says: send it again, in PIECEs.
         Damaged = 16,
-        /// To a switch box: the sender wants to be counted in a group. What these five carry is told in [`group`](crate::group).
+        /// To a switch box: the sender wants to be counted in a group. What this and the next four carry is told in
+        /// [`group`](crate::group).
         Join = 17,
         /// To a switch box: the sender has arrived at a generation of its group.
         Arrive = 18,
         /// To a switch box: the sender leaves its group.
         Leave = 19,
-        /// What a switch box says of a JOIN, an ARRIVE or a LEAVE.
+        /// What a switch box says of a JOIN, an ARRIVE, a LEAVE or a MULTICAST; or a member, that no box has taken it.
         Notice = 20,
         /// From a switch box to one below: a generation of a group is complete.
         Release = 21,
@@ -107,8 +108,9 @@ impl Flags {
     /// In DATA, where both sides have agreed on it ([`Offer::trusts_wire`](crate::handshake::Offer::trusts_wire)): the body's CRC was
     /// not made, is 0, and is not compared.
     pub const UNCHECKED: Flags = Flags(64);
-    /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body, or [`multicast::check`](crate::multicast::check) of the
-    /// table in it: in all packets to and from switch boxes, and in no others. With a body of another length than theirs it means nothing.
+    /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body, or in MULTICAST and RELAY
+    /// [`multicast::check`](crate::multicast::check) of the table in it: in all packets to and from switch boxes but the DATA that they make
+    /// for several receivers, and in no others. With a body that has not the length for it, or not the table, it means nothing.
     pub const MIXED: Flags = Flags(128);
 
     /// Whether every bit of `other` is set here.
@@ -141,11 +143,13 @@ pub struct Header {
     pub epoch: u32,
     /// DATA, PIECE: this packet's number. ACK, NAK, XON: every PSN before this one has been compared with its CRC. XOFF: the
     /// number refused. BYE: the number after the last sent. SIZE_PROBE, SIZE_ACK: the length of the datagram. DAMAGED: the
-    /// number of the packet that is wanted again. Otherwise 0.
+    /// number of the packet that is wanted again. Packets of groups: see [`group`](crate::group) and
+    /// [`multicast`](crate::multicast). Otherwise 0.
     pub psn: Psn,
-    /// Reverse flow: every PSN before this one has been deposited; in packets that are no answers, compared with its CRC, too.
+    /// Reverse flow: every PSN before this one has been deposited; in packets that are no answers, compared with its CRC, too. Packets
+    /// of groups: as `psn`.
     pub ack: Psn,
-    /// Reverse flow: how many PSNs from `ack` on the receiver will take.
+    /// Reverse flow: how many PSNs from `ack` on the receiver will take. MULTICAST, RELAY: the receivers in the table.
     pub credit: u16,
     /// Bytes of body that follow the header. Datagrams that were coalesced on receive are cut apart by it.
     pub body_bytes: u16,

@@ -19,8 +19,8 @@
 //! | PIECE     | a piece of a DATA packet that is too long for its path | [`piece`]     |
 //! | SIZE_PROBE, SIZE_ACK | padding; none                               |               |
 //! | DAMAGED   | none; asks for a DATA packet again                     |               |
-//! | JOIN, ARRIVE, LEAVE, NOTICE, RELEASE | between members of groups and switch boxes | [`group`] |
-//! | MULTICAST, RELAY | frames for several receivers, for a switch box to give each its own | [`multicast`] |
+//! | JOIN, ARRIVE, LEAVE, NOTICE, RELEASE | 88 bytes, of members of groups and switch boxes | [`group`] |
+//! | MULTICAST, RELAY | frames, and a table of their receivers, for switch boxes | [`multicast`] |
 //!
 //! The budget at MTU 1500 over IPv4: 1500 − 20 − 8 = 1472 bytes of datagram; 48 of header leave
 //! 1424 of body; a fragment's frame header of 24 leaves 1400 bytes of a long message, 95 % of the

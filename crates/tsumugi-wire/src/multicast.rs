@@ -1,17 +1,22 @@
 //! Packets that a switch box makes DATA of for each of several receivers.
 //!
-//! A sender that has the same frames for several peers sends them once: the frames, and behind them a [`Table`] of what differs. The box
-//! makes one DATA packet for each receiver out of it, in that receiver's ordinary flow from this sender. So a receiver need not know how a
-//! packet has come, and what is lost the sender sends again to whom it is lost for.
+//! A sender that has the same frames for several peers sends them once in a MULTICAST: the frames, and behind them a [`Table`] of what
+//! differs. The box makes one DATA packet for each receiver out of it, in that receiver's ordinary flow from this sender. So a receiver need
+//! not know how a packet has come, and the sender sends again what is lost, to those who lack it. The box keeps nothing, and acknowledges
+//! nothing.
 //!
 //! ```text
 //! frames, a multiple of 8 | base u64 | crc u32 | 0 u32 | for each receiver: tag u32 | after u32
 //! ```
 //!
 //! The header's `credit` is the number of receivers in the table, its `body_crc` the [`check`] of the table, with the flag
-//! [`MIXED`](crate::Flags::MIXED). The other flags are those that the DATA is to have. `flow` and `token` are the sender's seat in the group
-//! (see [`crate::group`]), `psn` and `ack` what its JOIN had there. What a box sends on to a box below is a RELAY, the same with a `flow` and `token`
-//! of that box's.
+//! [`MIXED`](crate::Flags::MIXED). `epoch`, `path` and the other flags are those that the DATA is to have; HAS_ACK is none of them, for the
+//! DATA's `ack` and `credit` are 0. `flow` and `token` are the sender's seat in the group (see [`crate::group`]), `psn` and `ack` the `flow` and
+//! `token` of its JOIN. What a box sends on to a box below is a RELAY: the same, but `flow` and `token` are those of that box's JOIN, and `psn`
+//! and `ack` are 0.
+//!
+//! The check is not of the frames, which a box does not read: whoever gets the DATA compares their CRC. A sender makes no packet longer than
+//! one buffer ([`ONE_BUFFER_BYTES`](crate::limits::ONE_BUFFER_BYTES)), because a box does not look into those that are.
 
 use crate::group::BODY_BYTES;
 use crate::header::mix_words;

@@ -15,7 +15,7 @@ use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
 use tsumugi_wire::piece::PIECE_BYTES;
 
 /// Fields asked of tshark.
-const COLUMNS: [&str; 59] = [
+const COLUMNS: [&str; 64] = [
     "version",
     "kind",
     "flags",
@@ -75,6 +75,11 @@ const COLUMNS: [&str; 59] = [
     "group.notice",
     "group.seat",
     "group.seat_token",
+    "multicast.base",
+    "multicast.frames_crc",
+    "multicast.frames_crc.status",
+    "multicast.tag",
+    "multicast.after",
 ];
 
 /// Place and length of the header's fields, in the order of [`COLUMNS`].
@@ -182,6 +187,15 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
             ("offer_token" | "offer_flow", _) => show(shown, &key.replace('_', "."), value),
             ("job" | "nonce" | "cookie" | "repeat" | "datagram_bytes" | "message_bytes_max", _) => {
                 show(shown, &format!("offer.{key}"), value);
+            }
+            ("base" | "frames_crc", _) => show(shown, &format!("multicast.{key}"), value),
+            ("entry", &[tag, after]) => {
+                show(shown, "multicast.tag", tag);
+                show(shown, "multicast.after", after);
+            }
+            ("frames", _) => {
+                let status = ["bad", "ok", "none"].iter().position(|word| word == value);
+                show(shown, "multicast.frames_crc.status", status.expect("one of the three"));
             }
             ("group_job" | "group_key", _) => show(shown, &key.replace('_', "."), value),
             ("group", _) => show(shown, "group.number", value),
@@ -361,7 +375,7 @@ fn damaged_packets_of_a_recognised_conversation_are_shown() {
     let vectors = common::load();
     let bytes =
         |name: &str| vectors.iter().find(|vector| vector.name == name).expect("the vector").bytes.as_slice();
-    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_22"];
+    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_24"];
     let capture =
         write_capture("conversation.pcap", datagrams.iter().map(|name| Datagram::whole(62000, bytes(name))));
     assert_eq!(shown(&capture), datagrams.map(|name| expected(bytes(name))));

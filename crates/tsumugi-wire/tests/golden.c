@@ -303,15 +303,77 @@ static void describe_group(const struct tsumugi_header *header, const unsigned c
 	}
 }
 
+static int is_for_several(const struct tsumugi_header *header)
+{
+	return header->kind == TSUMUGI_MULTICAST || header->kind == TSUMUGI_RELAY;
+}
+
+static int has_table(const struct tsumugi_header *header)
+{
+	return header->credit >= 1 && header->credit <= TSUMUGI_RECEIVERS_MAX &&
+	       header->body_bytes >= TSUMUGI_GROUP_BYTES &&
+	       header->body_bytes >= TSUMUGI_TABLE_BYTES(header->credit) && header->body_bytes % 8 == 0;
+}
+
+/* Reads the table in a body that has one. Returns the bytes of frames in front of it. */
+static size_t read_table(const struct tsumugi_header *header, const unsigned char *body, struct tsumugi_table *table)
+{
+	size_t size = TSUMUGI_TABLE_BYTES(header->credit);
+
+	memcpy(table, body + header->body_bytes - size, size);
+	return header->body_bytes - size;
+}
+
+static void describe_multicast(const struct tsumugi_header *header, const unsigned char *body, struct fields *fields)
+{
+	struct tsumugi_table table;
+	size_t frames;
+
+	if (!(header->flags & TSUMUGI_FLAG_MIXED)) {
+		put(fields, "body=group_unmixed");
+		return;
+	}
+	if (!has_table(header)) {
+		put(fields, "body=table %u %u", header->body_bytes, header->credit);
+		return;
+	}
+	frames = read_table(header, body, &table);
+	PUT(fields, "base", table.base);
+	PUT(fields, "frames_crc", table.crc);
+	for (int i = 0; i < header->credit; i++)
+		put(fields, "entry=%u %u", table.entries[i].tag, table.entries[i].after);
+	if (table.crc == (frames ? crc32c(body, frames) : 0)) {
+		put(fields, "frames=ok");
+	} else if (header->flags & TSUMUGI_FLAG_UNCHECKED && table.crc == 0) {
+		put(fields, "frames=none");
+	} else {
+		put(fields, "frames=bad");
+		put(fields, "body=ok");
+		return;
+	}
+	describe_frames(body, frames, fields);
+}
+
+/* Whether the flag means something: body_crc is no CRC. */
 static int is_mixed(const struct tsumugi_header *header)
 {
-	return header->flags & TSUMUGI_FLAG_MIXED && header->body_bytes == TSUMUGI_GROUP_BYTES;
+	int has_words = is_for_several(header) ? has_table(header) : header->body_bytes == TSUMUGI_GROUP_BYTES;
+
+	return header->flags & TSUMUGI_FLAG_MIXED && has_words;
 }
 
 static __u32 body_check(const struct tsumugi_header *header, const unsigned char *body)
 {
 	__u64 words[TSUMUGI_GROUP_BYTES / 8];
+	union {
+		struct tsumugi_table table;
+		__u64 words[sizeof(struct tsumugi_table) / 8];
+	} behind;
 
+	if (is_mixed(header) && is_for_several(header)) {
+		read_table(header, body, &behind.table);
+		return tsumugi_table_check(behind.words, header->credit);
+	}
 	if (is_mixed(header)) {
 		memcpy(words, body, sizeof(words));
 		return tsumugi_group_mix(words);
@@ -346,6 +408,10 @@ static void describe_body(const struct tsumugi_header *header, const unsigned ch
 	case TSUMUGI_NOTICE:
 	case TSUMUGI_RELEASE:
 		describe_group(header, body, fields);
+		break;
+	case TSUMUGI_MULTICAST:
+	case TSUMUGI_RELAY:
+		describe_multicast(header, body, fields);
 		break;
 	case TSUMUGI_ACK:
 	case TSUMUGI_NAK:
@@ -650,6 +716,8 @@ static void print_packets(void)
 	CONSTANT(LEAVE);
 	CONSTANT(NOTICE);
 	CONSTANT(RELEASE);
+	CONSTANT(MULTICAST);
+	CONSTANT(RELAY);
 	CONSTANT(KIND_LAST);
 }
 
@@ -707,6 +775,26 @@ static void print_groups(void)
 	print("group_mix", tsumugi_group_mix(words));
 }
 
+static void print_multicasts(void)
+{
+	__u64 words[sizeof(struct tsumugi_table) / 8];
+
+	SIZE(table);
+	SIZE(entry);
+	CONSTANT(RECEIVERS_MAX);
+	OFFSET(table, base);
+	OFFSET(table, crc);
+	OFFSET(table, entries);
+	OFFSET(entry, tag);
+	OFFSET(entry, after);
+	print("table_bytes_1", TSUMUGI_TABLE_BYTES(1));
+	print("table_bytes_63", TSUMUGI_TABLE_BYTES(TSUMUGI_RECEIVERS_MAX));
+	for (size_t i = 0; i < sizeof(words); i++)
+		((unsigned char *)words)[i] = (unsigned char)i;
+	print("table_check_1", tsumugi_table_check(words, 1));
+	print("table_check_63", tsumugi_table_check(words, TSUMUGI_RECEIVERS_MAX));
+}
+
 int main(int count, char **arguments)
 {
 	int vectors = 0;
@@ -714,6 +802,7 @@ int main(int count, char **arguments)
 	if (count == 2 && strcmp(arguments[1], "layout") == 0) {
 		print_packets();
 		print_groups();
+		print_multicasts();
 		print_memory();
 		return 0;
 	}

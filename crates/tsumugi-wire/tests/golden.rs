@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 use tsumugi_wire::group::{BODY_BYTES, Notice, Operation};
+use tsumugi_wire::multicast::RECEIVERS_MAX;
 use tsumugi_wire::{Flags, Header, Kind};
 
 fn vector(case: &Case) -> Vector {
@@ -137,9 +138,13 @@ fn every_kind_flag_and_refusal_is_covered() {
         "group_unmixed",
         "group_length",
         "group",
+        "table",
     ];
     assert_eq!(words("body"), HashSet::from(bodies));
     assert_eq!(words("crc"), HashSet::from(["ok", "bad", "none"]));
+    assert_eq!(words("frames"), HashSet::from(["ok", "bad", "none"]));
+    let receivers = vectors.iter().map(|vector| vector.all("entry").count());
+    assert_eq!(receivers.max(), Some(RECEIVERS_MAX));
     for operation in Operation::ALL.map(|operation| (operation as u8).to_string()) {
         assert!(words("operation").contains(operation.as_str()), "no vector of operation {operation}");
     }
@@ -161,8 +166,17 @@ fn the_crc_is_castagnolis_and_the_mix_the_checks() {
     assert_eq!(common::body_crc(&[]), 0);
     for case in cases::all().iter().filter(|case| case.verdict.0 == "ok") {
         let (header, body, _) = Header::decode(&case.bytes).expect("an accepted header");
-        let mixed = header.flags.has(Flags::MIXED) && body.len() == BODY_BYTES;
-        let check = if mixed { common::exercise::mix(body) } else { bitwise_crc32c(body) };
+        // Of one for several receivers the table is mixed, of any other packet a body of a group's length.
+        let for_several = matches!(header.kind, Kind::Multicast | Kind::Relay);
+        let table = 16 + 8 * usize::from(header.credit);
+        let has_table = (1..=RECEIVERS_MAX).contains(&header.credit.into())
+            && body.len() >= table.max(BODY_BYTES)
+            && body.len().is_multiple_of(8);
+        let words = if for_several { has_table.then_some(table) } else { Some(BODY_BYTES) };
+        let words = words.filter(|bytes| for_several || *bytes == body.len());
+        let words = words.filter(|_| header.flags.has(Flags::MIXED)).map(|bytes| &body[body.len() - bytes..]);
+        let check = words.map_or_else(|| bitwise_crc32c(body), common::exercise::mix);
+        let mixed = words.is_some();
         let unchecked = !mixed && header.flags.has(Flags::UNCHECKED) && header.body_crc == 0;
         assert_eq!(header.body_crc == check || unchecked, case.verdict.1 != "unread", "{}", case.name);
     }

@@ -6,8 +6,8 @@ mod common;
 
 use common::exercise::{self, Reached, seal};
 use common::mutate::{Random, mutant};
-use tsumugi_wire::Psn;
 use tsumugi_wire::header::{HEADER_BYTES, Header};
+use tsumugi_wire::{Kind, Psn};
 
 const SEEDS: [u64; 8] = [1, 2, 3, 5, 8, 13, 21, 34];
 const INPUTS_PER_SEED: usize = 50_000;
@@ -32,12 +32,22 @@ fn for_each_mutant(mut check: impl FnMut(&[u8])) {
 #[test]
 fn damaged_packets_are_read_or_refused() {
     let mut reached = [0usize; 3];
-    for_each_mutant(|bytes| reached[exercise::packet(bytes) as usize] += 1);
+    let mut multicasts = [0usize; 3];
+    for_each_mutant(|bytes| {
+        let how_far = exercise::packet(bytes) as usize;
+        reached[how_far] += 1;
+        if matches!(Header::kind_in_any_version(bytes), Some(Kind::Multicast | Kind::Relay)) {
+            multicasts[how_far] += 1;
+        }
+    });
     // What this test is worth shows in how far its inputs get.
     let [nothing, header, body] = reached;
     println!("{nothing} refused by the header, {header} by the body, {body} accepted");
     assert!(header > INPUTS_PER_SEED && body > INPUTS_PER_SEED, "too few inputs get past the header check");
     assert_eq!(nothing + header + body, SEEDS.len() * INPUTS_PER_SEED);
+    let [nothing, header, body] = multicasts;
+    println!("for several receivers: {nothing} refused by the header, {header} by the body, {body} accepted");
+    assert!(header > 1000 && body > 1000, "too few for several receivers get past the header check");
 }
 
 #[test]
@@ -49,6 +59,10 @@ fn damaged_bodies_are_read_or_refused() {
         exercise::sack(Psn(random.next() >> random.below(64)), body);
         exercise::offer(body);
         exercise::group(body);
+        exercise::table(
+            bytes.get(40..42).map_or(1, |credit| u16::from_le_bytes([credit[0], credit[1]])),
+            body,
+        );
     });
 }
 

@@ -5,7 +5,10 @@ use tsumugi_wire::frame::{FRAGMENT_BYTES, REMOTE_BYTES, WHOLE_BYTES, whole_frame
 use tsumugi_wire::group::{self, Notice, Operation};
 use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
+use tsumugi_wire::limits::{
+    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES, ONE_BUFFER_BYTES,
+};
+use tsumugi_wire::multicast::{BODY_BYTES_MIN, ENTRY_BYTES, RECEIVERS_MAX, TABLE_BYTES, table_bytes};
 use tsumugi_wire::piece::{PIECE_ALIGN, PIECE_BYTES};
 use tsumugi_wire::{Flags, Kind, limits};
 
@@ -74,10 +77,26 @@ fn groups_are_the_crates() {
     }
     let bytes = group::BODY_BYTES;
     assert_eq!(PAGE.matches(&format!("  {bytes} bytes\n")).count(), 3, "the three bodies' lengths");
-    states(&format!("All bodies have {bytes} bytes"));
+    states(&format!("The bodies of these kinds have {bytes} bytes"));
     states(&format!("| {} | LEAVE | no | {bytes} zeros |", Kind::Leave as u8));
     states(&format!("words {} × u64", group::WORDS_MAX));
     states(&format!("lower {} bits are the slot, of {} at most", group::SLOT_BITS, group::SLOTS_MAX));
+}
+
+#[test]
+fn multicasts_are_the_crates() {
+    states(&format!("frames + {TABLE_BYTES} bytes\n"));
+    states(&format!("+ {ENTRY_BYTES} × receivers\n"));
+    states(&format!("0 receivers, or more than {RECEIVERS_MAX};"));
+    states(&format!("shorter than {BODY_BYTES_MIN} bytes"));
+    assert_eq!(ONE_BUFFER_BYTES, 1472, "docs/wire.md says 1,472");
+    let frames = ONE_BUFFER_BYTES - HEADER_BYTES - table_bytes(RECEIVERS_MAX);
+    states(&format!("with {RECEIVERS_MAX} receivers {frames} of"));
+    let of_a_group: Vec<u8> =
+        Kind::ALL.into_iter().filter(|kind| kind.of_a_group()).map(|kind| kind as u8).collect();
+    let (first, last) = (of_a_group[0], of_a_group[of_a_group.len() - 1]);
+    assert_eq!(of_a_group, (first..=last).collect::<Vec<_>>());
+    states(&format!("in kinds {first} to {last} is told"));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! From bytes to the text of a vector, and from the text back to bytes.
 
 use super::exercise::is_release;
-use super::{Vector, body_check};
+use super::{Vector, body_check, body_crc};
 use tsumugi_wire::ack::{self, Sack};
 use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, RemoteFrame};
 use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, MalformedGroup, Notice, Operation};
 use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
+use tsumugi_wire::multicast::{ENTRY_BYTES, Entry, MalformedTable, Table};
 use tsumugi_wire::piece::{MalformedPiece, PIECE_BYTES, Piece};
 use tsumugi_wire::{Flags, Header, Kind, MalformedHeader, Psn};
 
@@ -48,7 +49,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Fields {
     put(&mut fields, "body_bytes", header.body_bytes);
     put(&mut fields, "body_crc", header.body_crc);
     put(&mut fields, "rest", rest.len());
-    if header.body_crc == body_check(header.flags, body) {
+    if header.body_crc == body_check(&header, body) {
         put(&mut fields, "crc", "ok");
         describe_body(&header, body, &mut fields);
     } else if is_unchecked(&header) {
@@ -107,6 +108,7 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
         Kind::Arrive | Kind::Release => describe_group(header, body, fields, describe_contribution),
         Kind::Leave => describe_group(header, body, fields, |_, _| Ok(())),
         Kind::Notice => describe_group(header, body, fields, describe_group_answer),
+        Kind::Multicast | Kind::Relay => describe_multicast(header, body, fields),
         Kind::Probe
         | Kind::Bye
         | Kind::ByeAck
@@ -169,6 +171,32 @@ fn describe_group_answer(body: &[u8], fields: &mut Fields) -> Result<(), Malform
     put(fields, "seat_token", answer.seat_token);
     put(fields, "generation", answer.generation);
     Ok(())
+}
+
+/// What a box reads, and then the frames, as the receivers of the DATA that is made of them do.
+fn describe_multicast(header: &Header, body: &[u8], fields: &mut Fields) -> String {
+    if !header.flags.has(Flags::MIXED) {
+        return "group_unmixed".to_owned();
+    }
+    let (frames, table) = match Table::decode(header.credit, body) {
+        Ok(parts) => parts,
+        Err(MalformedTable { bytes, receivers }) => return format!("table {bytes} {receivers}"),
+    };
+    put(fields, "base", table.base);
+    put(fields, "frames_crc", table.crc);
+    for entry in table.entry_bytes().chunks_exact(ENTRY_BYTES) {
+        let half = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("half of a word"));
+        put(fields, "entry", format!("{} {}", half(0), half(4)));
+    }
+    if table.crc == body_crc(frames) {
+        put(fields, "frames", "ok");
+    } else if header.flags.has(Flags::UNCHECKED) && table.crc == 0 {
+        put(fields, "frames", "none");
+    } else {
+        put(fields, "frames", "bad");
+        return "ok".to_owned();
+    }
+    describe_frames(frames, fields)
 }
 
 fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
@@ -249,6 +277,7 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         Kind::Join => encode_join(vector).to_vec(),
         Kind::Arrive | Kind::Release => encode_contribution(vector).to_vec(),
         Kind::Notice => encode_group_answer(vector).to_vec(),
+        Kind::Multicast | Kind::Relay => encode_multicast(vector),
         // Nothing is said in it.
         Kind::Leave => vec![0; BODY_BYTES],
         // Padding is of zeros.
@@ -258,10 +287,9 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
     let body_bytes: u16 = vector.number("body_bytes");
     // The last frame's padding may have been left off.
     body.truncate(usize::from(body_bytes));
-    let flags = Flags(vector.number("flags"));
-    let header = Header {
+    let mut header = Header {
         kind,
-        flags,
+        flags: Flags(vector.number("flags")),
         path: vector.number("path"),
         token: vector.number("token"),
         flow: vector.number("flow"),
@@ -270,8 +298,11 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         ack: Psn(vector.number("ack")),
         credit: vector.number("credit"),
         body_bytes,
-        body_crc: if vector.text("crc") == "none" { 0 } else { body_check(flags, &body) },
+        body_crc: 0,
     };
+    if vector.text("crc") != "none" {
+        header.body_crc = body_check(&header, &body);
+    }
     let mut bytes = header.encode().to_vec();
     bytes.extend_from_slice(&body);
     bytes
@@ -362,6 +393,21 @@ fn encode_group_answer(vector: &Vector) -> [u8; BODY_BYTES] {
         generation: vector.number("generation"),
     }
     .encode()
+}
+
+fn encode_multicast(vector: &Vector) -> Vec<u8> {
+    let base = Psn(vector.number("base"));
+    let entry = |text: &str| {
+        let (tag, after) = text.split_once(' ').expect("two numbers");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        Entry::new(number(tag), base, base.plus(number(after)))
+    };
+    let entries: Vec<Entry> = vector.all("entry").map(entry).collect();
+    let table = Table { crc: vector.number("frames_crc"), base, entries: &entries };
+    let mut body = encode_frames(vector);
+    body.extend_from_slice(&table.encode_head());
+    body.extend_from_slice(table.entry_bytes());
+    body
 }
 
 fn encode_sack(vector: &Vector) -> Vec<u8> {

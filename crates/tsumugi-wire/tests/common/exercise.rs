@@ -6,6 +6,7 @@ use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::{HEADER_BYTES, Header};
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
+use tsumugi_wire::multicast::{self, BODY_BYTES_MIN, ENTRY_BYTES, Entry, RECEIVERS_MAX, TABLE_BYTES, Table};
 use tsumugi_wire::piece::{PIECE_BYTES, Piece};
 use tsumugi_wire::{Flags, Kind, Psn};
 
@@ -55,6 +56,7 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
         Kind::Arrive | Kind::Release => group(body).contribution,
         Kind::Notice => group(body).answer,
         Kind::Leave => group::mix(body).is_some(),
+        Kind::Multicast | Kind::Relay => table(header.credit, body),
         Kind::Probe
         | Kind::Bye
         | Kind::ByeAck
@@ -138,6 +140,41 @@ pub(crate) fn group(body: &[u8]) -> Group {
     let read = Group { join: join.is_ok(), contribution: contribution.is_ok(), answer: answer.is_ok() };
     assert!(fits || !(read.join || read.contribution || read.answer), "{} bytes", body.len());
     read
+}
+
+/// Reads `body` as frames and a table for so many receivers. What is read encodes to the same bytes, and gives each number to the flow that
+/// it is meant for and to no other.
+pub(crate) fn table(receivers: u16, body: &[u8]) -> bool {
+    let count = usize::from(receivers);
+    let behind = TABLE_BYTES + ENTRY_BYTES * count;
+    let long_enough = body.len() >= BODY_BYTES_MIN && body.len() >= behind;
+    let fits = (1..=RECEIVERS_MAX).contains(&count) && long_enough && body.len().is_multiple_of(8);
+    let Ok((frames, table)) = Table::decode(receivers, body) else {
+        assert!(!fits && multicast::split(receivers, body).is_err(), "{} bytes for {receivers}", body.len());
+        return false;
+    };
+    assert!(fits, "{} bytes for {receivers}", body.len());
+    let bytes = &body[body.len() - behind..];
+    assert_eq!(multicast::split(receivers, body), Ok((frames, bytes)));
+    assert_eq!(multicast::check(bytes), mix(bytes), "the mix written twice");
+    let (head, entries) = bytes.split_at(TABLE_BYTES);
+    // Behind these are the reserved bytes.
+    assert_eq!(table.encode_head()[..12], head[..12], "{table:?} encodes to other bytes");
+    assert_eq!((table.entry_bytes(), table.entries.len()), (entries, count));
+    for (entry, bytes) in table.entries.iter().zip(entries.chunks_exact(ENTRY_BYTES)) {
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("half of a word"));
+        let (tag, after) = (half(0), half(4));
+        let psn = table.base.plus(after.into());
+        let its = (tag != 0).then_some(psn);
+        assert_eq!(entry.psn(table.base, u64::from(tag)), its, "{entry:?}");
+        assert_eq!(entry.psn(table.base, u64::from(tag) | 7 << 32), its, "only the lower half is compared");
+        assert_eq!(entry.psn(table.base, u64::from(tag) ^ 1 << 31), None, "{entry:?} is another flow's");
+        if psn.since(table.base) == Some(after.into()) {
+            assert_eq!(Entry::new(tag.into(), table.base, psn), *entry);
+        }
+    }
+    self::frames(frames);
+    true
 }
 
 /// Reads `body` as a piece. What is read encodes to the same bytes, and lies within its packet.

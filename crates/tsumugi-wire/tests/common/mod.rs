@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use tsumugi_wire::{Flags, group};
+use tsumugi_wire::{Flags, Header, Kind, group, multicast};
 
 /// Bytes to a `hex=` line.
 const HEX_LINE_BYTES: usize = 32;
@@ -113,10 +113,15 @@ pub(crate) fn body_crc(body: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32
 }
 
-/// What `body_crc` has to be in a packet with these flags.
-pub(crate) fn body_check(flags: Flags, body: &[u8]) -> u32 {
-    let mixed = if flags.has(Flags::MIXED) { group::mix(body) } else { None };
-    mixed.unwrap_or_else(|| body_crc(body))
+/// What `body_crc` has to be in a packet with this header.
+pub(crate) fn body_check(header: &Header, body: &[u8]) -> u32 {
+    let mixed = header.flags.has(Flags::MIXED).then(|| match header.kind {
+        Kind::Multicast | Kind::Relay => {
+            multicast::split(header.credit, body).ok().map(|(_, table)| multicast::check(table))
+        }
+        _ => group::mix(body),
+    });
+    mixed.flatten().unwrap_or_else(|| body_crc(body))
 }
 
 /// Whether `program` can be run. Under `CI=true` it must; elsewhere its absence is said aloud.

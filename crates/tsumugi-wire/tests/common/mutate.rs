@@ -1,7 +1,7 @@
 //! Damage to packets, repeatable from a seed.
 
 use super::exercise::seal;
-use tsumugi_wire::Flags;
+use tsumugi_wire::Header;
 use tsumugi_wire::header::HEADER_BYTES;
 
 /// The splitmix64 generator: what a seed gives is the same for ever, whatever a crate's next version does.
@@ -36,9 +36,13 @@ pub(crate) fn mutant(random: &mut Random, packets: &[Vec<u8>]) -> Vec<u8> {
         if random.below(4) != 0 {
             let body_bytes = (bytes.len() - HEADER_BYTES).min(usize::from(u16::MAX)) as u16;
             bytes[42..44].copy_from_slice(&body_bytes.to_le_bytes());
-            let body = &bytes[HEADER_BYTES..HEADER_BYTES + usize::from(body_bytes)];
-            let crc = super::body_check(Flags(bytes[2]), body);
-            bytes[44..48].copy_from_slice(&crc.to_le_bytes());
+            seal(&mut bytes);
+            // Of a header that is refused nobody reads the body.
+            if let Some(crc) =
+                Header::decode(&bytes).ok().map(|(header, body, _)| super::body_check(&header, body))
+            {
+                bytes[44..48].copy_from_slice(&crc.to_le_bytes());
+            }
         }
         seal(&mut bytes);
     }

@@ -2,6 +2,8 @@
 
 #[path = "groups.rs"]
 mod groups;
+#[path = "multicast.rs"]
+mod multicast;
 #[path = "refused.rs"]
 mod refused;
 
@@ -78,6 +80,10 @@ pub(crate) fn all() -> Vec<Case> {
     groups::good(&mut cases);
     cases.file = "refused_group";
     groups::refused(&mut cases);
+    cases.file = "multicast";
+    multicast::good(&mut cases);
+    cases.file = "refused_multicast";
+    multicast::refused(&mut cases);
     cases.file = "refused_header";
     refused::headers(&mut cases);
     cases.file = "refused_body";
@@ -98,7 +104,7 @@ fn header(kind: Kind) -> Header {
 /// The packet of `header` and `body`, with length and CRC filled in.
 fn packet(mut header: Header, body: &[u8]) -> Vec<u8> {
     header.body_bytes = u16::try_from(body.len()).expect("a body fits its length field");
-    header.body_crc = body_check(header.flags, body);
+    header.body_crc = body_check(&header, body);
     let mut bytes = header.encode().to_vec();
     bytes.extend_from_slice(body);
     bytes

@@ -1,7 +1,7 @@
 //! The cases between members of groups and switch boxes.
 
 use super::{Cases, header, packet, payload, wholes};
-use crate::common::body_check;
+use crate::common::body_crc;
 use crate::common::exercise::mix;
 use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Notice, Operation};
 use tsumugi_wire::header::HEADER_BYTES;
@@ -183,7 +183,7 @@ pub(super) fn refused(cases: &mut Cases) {
         damaged[HEADER_BYTES + 87] ^= 0x80;
         cases.refuse_body(&format!("{name}_damaged"), "the last bit of the body", damaged, "unread");
     }
-    let crc = Header { body_crc: body_check(Flags(0), &sum.encode()), body_bytes: 88, ..arrive };
+    let crc = Header { body_crc: body_crc(&sum.encode()), body_bytes: 88, ..arrive };
     let crc = [&crc.encode()[..], &sum.encode()].concat();
     cases.refuse_body("arrive_crc", "a CRC where the flag says that there is none", crc, "unread");
     let unmixed = Header { body_crc: mix(&sum.encode()), body_bytes: 88, flags: Flags(0), ..arrive };

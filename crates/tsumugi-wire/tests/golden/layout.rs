@@ -7,9 +7,10 @@ use tsumugi_wire::memory::{
     self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, RailCounters, Received, Record,
     Translation,
 };
+use tsumugi_wire::multicast::{self, ENTRY_BYTES, Entry, RECEIVERS_MAX, TABLE_BYTES, Table};
 use tsumugi_wire::piece::{PACKET_BODY_BYTES_MAX, PIECE_ALIGN};
 use tsumugi_wire::remote::Opcode;
-use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
+use tsumugi_wire::{Flags, Kind, Psn, ack, frame, handshake, header, limits};
 
 /// Offset of every field of `$rust`, which begins at `$base` of the C structure `$c`. A field that is
 /// not listed does not compile.
@@ -193,10 +194,13 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         "LEAVE",
         "NOTICE",
         "RELEASE",
+        "MULTICAST",
+        "RELAY",
     ];
     all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
     all.push(("KIND_LAST", Kind::ALL.len() as u64));
     all.extend(groups());
+    all.extend(multicasts());
     all.extend(Counter::ALL.map(|(counter, name)| (name, counter as u64)));
     all
 }
@@ -274,4 +278,30 @@ fn groups() -> Vec<(&'static str, u64)> {
     let body: [u8; BODY_BYTES] = std::array::from_fn(|at| at as u8);
     all.push(("group_mix", u64::from(group::mix(&body).expect("the length of a group's body"))));
     all
+}
+
+/// The same for what is behind the frames of packets for several receivers.
+fn multicasts() -> Vec<(&'static str, u64)> {
+    let changed = |one: &[u8], other: &[u8]| {
+        one.iter().zip(other).position(|(one, other)| one != other).expect("a difference") as u64
+    };
+    let table = Table { crc: 0, base: Psn(0), entries: &[] };
+    let of_table = |other: Table<'_>| changed(&table.encode_head(), &other.encode_head());
+    let bytes = |entry: Entry| Table { entries: &[entry], ..table }.entry_bytes().to_vec();
+    let of_entry = |other: Entry| changed(&bytes(Entry::ABSENT), &bytes(other));
+    let longest: Vec<u8> = (0..multicast::table_bytes(RECEIVERS_MAX)).map(|at| at as u8).collect();
+    vec![
+        ("sizeof=table", multicast::table_bytes(RECEIVERS_MAX) as u64),
+        ("sizeof=entry", ENTRY_BYTES as u64),
+        ("RECEIVERS_MAX", RECEIVERS_MAX as u64),
+        ("table.base", of_table(Table { base: Psn(1), ..table })),
+        ("table.crc", of_table(Table { crc: 1, ..table })),
+        ("table.entries", TABLE_BYTES as u64),
+        ("entry.tag", of_entry(Entry::new(1, Psn(0), Psn(0)))),
+        ("entry.after", of_entry(Entry::new(0, Psn(0), Psn(1)))),
+        ("table_bytes_1", multicast::table_bytes(1) as u64),
+        ("table_bytes_63", multicast::table_bytes(63) as u64),
+        ("table_check_1", u64::from(multicast::check(&longest[..multicast::table_bytes(1)]))),
+        ("table_check_63", u64::from(multicast::check(&longest))),
+    ]
 }

@@ -52,7 +52,7 @@ pub(super) fn headers(cases: &mut Cases) {
         cases.refuse(&format!("check_{field}"), "one bit of this field is damaged", damaged, "check");
     }
     cases.refuse("check_zeros", "version 1 and nothing but zeros", [&[1][..], &[0; 63]].concat(), "check");
-    for (kind, result) in [(0, "kind 0"), (22, "kind 22"), (255, "kind 255")] {
+    for (kind, result) in [(0, "kind 0"), (24, "kind 24"), (255, "kind 255")] {
         cases.refuse(
             &format!("kind_{kind}"),
             "unknown, its check right",
