@@ -126,7 +126,8 @@ static __always_inline int broadcast(struct xdp_md *context, struct work *work)
 static __always_inline int spread_by_all(struct xdp_md *context, struct work *work)
 {
 	work->in.header.flow = work->place;
-	work->in.header.ack = work->frame_sum;
+	/* The others have tokens of their own. */
+	work->in.header.token = work->frame_sum;
 	if (bpf_xdp_store_bytes(context, work->sender.six ? IPV6_HEADERS : IPV4_HEADERS, &work->in.header,
 				sizeof(work->in.header)))
 		return XDP_DROP;
@@ -181,7 +182,7 @@ int tsumugi_tell(struct xdp_md *context)
 	if (is_for_several(work->kind)) {
 		work->in.header = work->out.header;
 		work->onward.six = six;
-		work->frame_sum = work->in.header.ack;
+		work->frame_sum = work->in.header.token;
 		work->udp_came = sizeof(struct udphdr) + sizeof(work->in.header) + work->in.header.body_bytes;
 		if (LOAD_TABLE(bpf_xdp_load_bytes, context, work) || put_part(work, number) < 0 ||
 		    work->to.six != (__u32)six || trim(context, work) ||
@@ -331,18 +332,46 @@ static __always_inline int answer(struct __sk_buff *context, struct work *work)
 	return nic ? bpf_redirect(nic, 0) : TC_ACT_SHOT;
 }
 
+/*
+ * Brings a packet of a group to where the program can read it: drivers, and the kernel where it has cut up what was long, leave no more than
+ * the headers in front.
+ */
+static __always_inline void pull_packet(struct __sk_buff *context)
+{
+	const char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	__u32 at = IPV4_HEADERS;
+	__u8 first[2];
+
+	if (data + IPV4_HEADERS > end)
+		return;
+	if (U16(data + 12) == bpf_htons(ETH_P_IPV6)) {
+		if (data[ETH_HLEN + 6] != IPPROTO_UDP)
+			return;
+		at = IPV6_HEADERS;
+	} else if (U16(data + 12) != bpf_htons(ETH_P_IP) || data[ETH_HLEN + 9] != IPPROTO_UDP) {
+		return;
+	}
+	if (data + at + sizeof(struct packet) <= end || context->len < at + sizeof(struct packet))
+		return;
+	if (!bpf_skb_load_bytes(context, at, first, sizeof(first)) && first[0] == TSUMUGI_VERSION &&
+	    first[1] >= TSUMUGI_JOIN && first[1] <= TSUMUGI_RELAY)
+		bpf_skb_pull_data(context, at + sizeof(struct packet));
+}
+
 SEC("classifier")
 int tsumugi_tc(struct __sk_buff *context)
 {
 	struct frame frame = {
 		.nic = context->ifindex,
-		.data = (void *)(long)context->data,
-		.end = (void *)(long)context->data_end,
 		.vlan = context->vlan_present ? context->vlan_tci & 0xfff : 0,
 	};
 	enum outcome outcome;
 	struct work *work;
 
+	if (!context->gso_size)
+		pull_packet(context);
+	frame.data = (void *)(long)context->data;
+	frame.end = (void *)(long)context->data_end;
 	work = context->gso_size ?
 		       NULL :
 		       TAKE_PACKET(bpf_skb_load_bytes, context, (char *)frame.data, (char *)frame.end, frame.nic);

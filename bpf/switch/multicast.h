@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Packets for several receivers: out of one that came, what each slot of a group gets. The frames in it stay where they lie; headers are
- * new, and what is behind the frames goes where a member gets it. What holds is told in crates/tsumugi-proto/src/group/boxes.rs, the
+ * new, and what is behind the frames goes where a member gets it. What holds is told in crates/tsumugi-proto/src/group/spread.rs, the
  * format in crates/tsumugi-wire/src/multicast.rs.
  */
 #ifndef TSUMUGI_SWITCH_MULTICAST_H
@@ -65,11 +65,10 @@ __attribute__((noinline)) int put_part(struct work *work, __u32 number)
 	*header = *in;
 	header->flow = slot->peer_flow;
 	header->token = slot->peer_token;
-	header->ack = 0;
 	work->udp_bytes = sizeof(struct udphdr) + sizeof(*header);
 	if (slot->member & IS_BOX) {
+		/* Its psn and ack stay: a box below that cannot do it answers the sender. */
 		header->kind = TSUMUGI_RELAY;
-		header->psn = 0;
 		work->udp_bytes += in->body_bytes;
 		sum = work->frame_sum + table_sum(work);
 	} else {
@@ -80,8 +79,9 @@ __attribute__((noinline)) int put_part(struct work *work, __u32 number)
 		if (entry->tag == 0 || entry->tag != (__u32)header->token)
 			return -1;
 		header->kind = TSUMUGI_DATA;
-		header->flags = in->flags & ~TSUMUGI_FLAG_MIXED;
+		header->flags = in->flags & ~(TSUMUGI_FLAG_MIXED | TSUMUGI_FLAG_HAS_ACK);
 		header->psn = work->table.base + entry->after;
+		header->ack = 0;
 		header->credit = 0;
 		header->body_bytes = frame_bytes_of(in);
 		header->body_crc = work->table.crc;

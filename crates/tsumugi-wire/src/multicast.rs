@@ -12,8 +12,8 @@
 //! The header's `credit` is the number of receivers in the table, its `body_crc` the [`check`] of the table, with the flag
 //! [`MIXED`](crate::Flags::MIXED). `epoch`, `path` and the other flags are those that the DATA is to have; HAS_ACK is none of them, for the
 //! DATA's `ack` and `credit` are 0. `flow` and `token` are the sender's seat in the group (see [`crate::group`]), `psn` and `ack` the `flow` and
-//! `token` of its JOIN. What a box sends on to a box below is a RELAY: the same, but `flow` and `token` are those of that box's JOIN, and `psn`
-//! and `ack` are 0.
+//! `token` of its JOIN. What a box sends on to a box below is a RELAY: the same, but `flow` and `token` are those of that box's JOIN. With `psn`
+//! and `ack` that box can answer the sender, too.
 //!
 //! The check is not of the frames, which a box does not read: whoever gets the DATA compares their CRC. A sender makes no packet longer than
 //! one buffer ([`ONE_BUFFER_BYTES`](crate::limits::ONE_BUFFER_BYTES)), because a box does not look into those that are.
@@ -58,7 +58,7 @@ impl Entry {
     #[must_use]
     pub fn psn(&self, base: Psn, token: u64) -> Option<Psn> {
         let is_its = self.tag.get() != 0 && self.tag.get() == tag_of(token);
-        is_its.then(|| base.plus(self.after.get().into()))
+        is_its.then(|| Psn(base.0.wrapping_add(self.after.get().into())))
     }
 }
 

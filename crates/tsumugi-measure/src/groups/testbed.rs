@@ -114,10 +114,13 @@ impl Testbed<'_> {
         }
         let port = format!("/sys/class/net/n{node}-{NIC}");
         // What comes behind the driver is handed to a CPU; what comes in it, to a thread.
-        let line = format!(
-            "mount -t sysfs sysfs /sys && echo {:x} > {port}/queues/rx-0/rps_cpus && echo 1 > {port}/threaded",
+        let mut line = format!(
+            "mount -t sysfs sysfs /sys && echo {:x} > {port}/queues/rx-0/rps_cpus",
             1u128 << to.min(127)
         );
+        if self.hook == Hook::Native.to_string() {
+            line = format!("{line} && echo 1 > {port}/threaded");
+        }
         let mut set = self.lab.switch_command("unshare")?;
         set.args(["--mount", "sh", "-c", &line]);
         Running::start(set, "unshare --mount sh".to_owned())?.output(PATIENCE)?;

@@ -19,26 +19,20 @@
 //! 3. A box that has forgotten (restarted, or the group's place was given away) releases nothing twice and nothing early: whoever
 //!    arrives at `g` proves that `g` − 1 is complete. What is lost is its result, and the box says so ([`Notice::Lost`]).
 //! 4. Whoever does not know the key takes no part, and whoever does not know a seat's token cannot speak for it.
-//!
-//! # Multicast
-//!
-//! A group serves for that if member 0 alone sends, and the others have joined with the flows that it sends to them in anyway. The root is
-//! then its box. What it sends comes down the tree, and is made DATA for a member where that has its slot. A box keeps nothing of it:
-//! the numbers are in the packet, beside what tells the flow that they are meant for.
 
 use alloc::vec::Vec;
 use tsumugi_wire::group::{
     Answer, Contribution, Event, Join, MalformedGroup, Notice, Operation, SLOT_BITS, SLOTS_MAX, WORDS_MAX,
 };
-use tsumugi_wire::multicast::{self, Table};
-use tsumugi_wire::{Flags, Header, Kind, Psn};
+use tsumugi_wire::multicast;
+use tsumugi_wire::{Header, Kind};
 
 /// Groups of a box, at most: a power of two.
 pub const GROUPS_MAX: usize = 256;
 /// Places where a group may be.
 pub const WAYS: usize = 4;
 /// A member that is a box: bit of [`Slot::member`].
-const IS_BOX: u64 = 1 << 63;
+pub(super) const IS_BOX: u64 = 1 << 63;
 
 /// What a box is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,28 +315,6 @@ impl<A: Clone> Group<A> {
         }
     }
 
-    /// What a slot gets of a packet for several receivers: DATA without what is behind the frames, or, a box, all of it.
-    fn part(&self, slot: &Slot<A>, header: &Header, frame_bytes: usize, table: &Table<'_>) -> Option<Header> {
-        let its = Header { flow: slot.peer_flow, token: slot.peer_token, ..*header };
-        if slot.has_left {
-            return None;
-        }
-        if slot.member & IS_BOX != 0 {
-            return Some(Header { kind: Kind::Relay, psn: Psn(0), ack: Psn(0), ..its });
-        }
-        let entry = table.entries.get(usize::try_from(slot.member).ok()?.checked_sub(1)?)?;
-        Some(Header {
-            kind: Kind::Data,
-            flags: Flags(header.flags.0 & !Flags::MIXED.0),
-            psn: entry.psn(table.base, slot.peer_token)?,
-            ack: Psn(0),
-            credit: 0,
-            body_bytes: frame_bytes as u16,
-            body_crc: table.crc,
-            ..its
-        })
-    }
-
     fn leave(&mut self, slot: usize) -> (Event, Step) {
         self.slots[slot].has_left = true;
         if self.slots.iter().all(|slot| slot.has_left) {
@@ -571,19 +543,6 @@ impl<A: Clone + Default> Groups<A> {
             }
         };
         (event, place, step)
-    }
-
-    /// What the slots of a group get of a packet for several receivers, boxes first: the header of each slot's. A box's has
-    /// the same body, a member's only the frames.
-    pub fn spread(&self, place: usize, header: &Header, body: &[u8]) -> Vec<(u8, Header)> {
-        let Ok((frames, table)) = Table::decode(header.credit, body) else { return Vec::new() };
-        let group = &self.groups[place];
-        let mut parts: Vec<_> = (0u8..)
-            .zip(&group.slots)
-            .filter_map(|(number, slot)| Some((number, group.part(slot, header, frames.len(), &table)?)))
-            .collect();
-        parts.sort_by_key(|(_, part)| part.kind != Kind::Relay);
-        parts
     }
 
     /// That all have joined, for a slot of a group.

@@ -4,3 +4,4 @@
 pub mod boxes;
 pub mod lease;
 pub mod member;
+mod spread;
