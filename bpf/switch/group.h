@@ -168,7 +168,7 @@ static __always_inline void join(struct group *group, struct work *work)
 	}
 	if (known < TSUMUGI_GROUP_SLOTS) {
 		slot = slot_at(group, known);
-		if (!join->box && join->first < slot->first) {
+		if (!join->box && slot->epoch == work->in.header.epoch && join->first < slot->first) {
 			work->event = EVENT_AGAIN;
 			return;
 		}

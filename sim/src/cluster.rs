@@ -5,6 +5,8 @@ use crate::host::Host;
 use crate::ledger::{Ledger, Wrong};
 use crate::plan::Event;
 use crate::planner;
+use crate::random::Random;
+use crate::switch_box::SwitchBox;
 use crate::wire::Wire;
 use crate::world::{HostFacts, Phase, World};
 use std::cell::RefCell;
@@ -46,6 +48,10 @@ pub struct Report {
     pub followed: u64,
     /// Paths that were given up because nothing came through.
     pub left: u64,
+    /// Packets for several receivers that a switch box made others of.
+    pub multicasts: u64,
+    /// Packets that it made of them.
+    pub parts: u64,
     /// Calls made by hosts.
     pub calls: u64,
     /// Virtual time at the end, ns.
@@ -67,6 +73,8 @@ impl Report {
         self.repaired += other.repaired;
         self.followed += other.followed;
         self.left += other.left;
+        self.multicasts += other.multicasts;
+        self.parts += other.parts;
         self.calls += other.calls;
         self.ended_at_ns += other.ended_at_ns;
     }
@@ -91,6 +99,8 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     let count = address_plan.hosts();
     let addresses: Vec<SocketAddr> = (0..count).map(|host| address_plan.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
+    let forgets_one_in = Random::new(seed, 12).pick(&[0, 50, 500]);
+    trace.borrow_mut().switch_box = plan.has_box.then(|| SwitchBox::new(seed, forgets_one_in));
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
     let world = World {
         hosts: (0..count).map(|host| HostFacts::new(&plan, host, count)).collect(),
@@ -112,7 +122,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
 impl Cluster {
     fn run(&mut self) -> Result<Report, Wrong> {
         for host in &mut self.hosts {
-            host.start(&mut self.world, Instant(0));
+            host.start(&mut self.world, Instant(0))?;
         }
         self.storm()?;
         self.calm_down()?;
@@ -138,6 +148,8 @@ impl Cluster {
             repaired: self.world.wire.borrow().repaired + self.hosts.iter().map(Host::repaired).sum::<u64>(),
             followed: self.world.wire.borrow().followed,
             left: self.world.wire.borrow().left,
+            multicasts: self.world.wire.borrow().switch_box.as_ref().map_or(0, |its| its.multicasts),
+            parts: self.world.wire.borrow().switch_box.as_ref().map_or(0, |its| its.parts),
             calls: self.calls,
             ended_at_ns: self.now.0,
         })
@@ -168,7 +180,7 @@ impl Cluster {
             Event::Cut { from, to, one_way } => world.cut(from, to, one_way),
             Event::Heal { from, to } => world.heal(from, to),
             Event::Stop { host, orderly } => hosts[host].stop(world, now, orderly)?,
-            Event::Start { host } => hosts[host].start(world, now),
+            Event::Start { host } => hosts[host].start(world, now)?,
             Event::Leave { host } => hosts[host].leave(),
             Event::Program { host, attached } => hosts[host].attach(now, attached)?,
             Event::Nic { host, network, options } => world.set_nic(now, host, network, options),
@@ -200,7 +212,7 @@ impl Cluster {
             if host.is_leaving() {
                 host.stop(world, *now, false)?;
             }
-            host.start(world, *now);
+            host.start(world, *now)?;
         }
         Ok(())
     }

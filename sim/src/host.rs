@@ -24,7 +24,8 @@ use crate::world::World;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tsumugi::internal::{Core, Delivery, EndpointOptions, Payload, PeerView};
+use tsumugi::internal::{Core, Delivery, EndpointOptions, MulticastId, Payload, PeerView};
+use tsumugi::multicast::MulticastGroup;
 use tsumugi::{PeerId, Policy, Replacement, SendError};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
@@ -99,6 +100,8 @@ struct Process {
     errands: Vec<Errand>,
     counts: HashMap<u32, (u32, u64)>,
     follower: Follower,
+    /// By which it sends to all others at once.
+    multicast: Option<MulticastId>,
 }
 
 /// What a process reads.
@@ -155,9 +158,9 @@ impl Host {
     }
 
     /// Starts a process.
-    pub(crate) fn start(&mut self, world: &mut World, now: Instant) {
+    pub(crate) fn start(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
         if self.process.is_some() {
-            return;
+            return Ok(());
         }
         self.incarnation += 1;
         let mut options = self.plan.options.clone();
@@ -171,7 +174,7 @@ impl Host {
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
         let mut rail = world.rail(self.index, options.datagram_bytes);
         rail.listen(options.listens);
-        let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
+        let mut spy = Spy::new(rail, world.network.clone(), Rc::clone(&world.wire), self.attached);
         spy.sent = world.plan.multirail.is_some().then(Vec::new);
         let mut core = Core::new(options, memory);
         if let Some(policy) = self.policy {
@@ -180,6 +183,8 @@ impl Host {
         core.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()]);
         world.hosts[self.index].lanes =
             world.plan.memory.then(|| memory::lanes(&mut core, world.address_plan.hosts()));
+        let multicast =
+            world.plan.has_box.then(|| self.join_multicasts(&mut core, world, now)).transpose()?;
         self.process = Some(Process {
             core,
             spy,
@@ -194,11 +199,28 @@ impl Host {
             follower: Follower::new(world.plan.habits.short_burst == 0.0),
             errands: Vec::new(),
             counts: HashMap::new(),
+            multicast,
         });
         world.hosts[self.index].changed.fill(now);
         world.hosts[self.index].present_since = now;
         world.hosts[self.index].epoch = self.process.as_ref().map_or(0, |process| process.core.epoch());
         self.called_at = now;
+        Ok(())
+    }
+
+    /// Joins the groups in which each host sends to all others.
+    fn join_multicasts(&self, core: &mut Core, world: &World, now: Instant) -> Result<MulticastId, Wrong> {
+        let hosts = world.address_plan.hosts();
+        let group = |sender: usize| MulticastGroup { key: 7, number: sender as u64, size: hosts as u16 };
+        let mut others = Vec::new();
+        for other in (0..hosts).filter(|other| *other != self.index) {
+            let address = world.address_plan.known_as(self.index, other);
+            let id = core.add_peer(&format!("h{other}"), address).map_err(|error| error.to_string())?;
+            let member = self.index + usize::from(self.index < other);
+            core.receive_multicasts(now, group(other), member as u16, id);
+            others.push(id);
+        }
+        Ok(core.send_multicasts(now, group(self.index), &others))
     }
 
     /// Ends the process. What had arrived is looked at before it is forgotten.

@@ -19,8 +19,8 @@ struct Posted {
 /// The messages of a stretch on one channel.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Length and number in the stretch of each.
-    posted: Vec<(u32, u32)>,
+    /// Length and number in the stretch of each, and the label that it shows.
+    posted: Vec<(u32, u32, Label)>,
     taken: u32,
 }
 
@@ -52,6 +52,8 @@ pub(crate) struct Ledger {
     stretches: Vec<Stretch>,
     /// Stretch from which a receiving (host, incarnation) took last from a host, by channel.
     cursors: BTreeMap<(usize, u32, usize, u16), u32>,
+    /// The label of a message by the stretch, the channel and the number that it shows, and the host that it is for.
+    shown: BTreeMap<(u32, u16, u32, usize), Label>,
     pub(crate) taken: u64,
     pub(crate) posted: u64,
     pub(crate) failed: u64,
@@ -89,10 +91,26 @@ impl Ledger {
 
     /// A message was accepted, as number `accepted` of its connection.
     pub(crate) fn post(&mut self, label: Label, bytes: usize, accepted: u64) -> Result<(), Wrong> {
+        let to = self.stretches[label.stretch as usize].to;
+        self.post_shown(label, label, to, bytes, accepted)
+    }
+
+    /// The same of a message to host `to` that shows another label than its own, because others get it, too.
+    pub(crate) fn post_shown(
+        &mut self,
+        label: Label,
+        shown: Label,
+        to: usize,
+        bytes: usize,
+        accepted: u64,
+    ) -> Result<(), Wrong> {
+        if shown != label {
+            self.shown.insert((shown.stretch, shown.channel, shown.number, to), label);
+        }
         let stretch = &mut self.stretches[label.stretch as usize];
         stretch.posted.push(Posted { channel: label.channel, taken: false, request: false });
         let number = stretch.posted.len();
-        stretch.lanes.entry(label.channel).or_default().posted.push((bytes as u32, number as u32 - 1));
+        stretch.lanes.entry(label.channel).or_default().posted.push((bytes as u32, number as u32 - 1, shown));
         self.posted += 1;
         if accepted != number as u64 {
             return Err(format!("message {number} of its connection was given the number {accepted}"));
@@ -116,7 +134,10 @@ impl Ledger {
     ) -> Result<Label, Wrong> {
         let cursor = self.cursors.entry((at, incarnation, from, channel)).or_insert(0);
         let label = match Label::read(message) {
-            Some(label) => label,
+            Some(label) => {
+                let shown = (label.stretch, label.channel, label.number, at);
+                self.shown.get(&shown).copied().unwrap_or(label)
+            }
             // Too short to say what it is: it must be the next one.
             None => {
                 let lane =
@@ -136,8 +157,8 @@ impl Ledger {
         else {
             return Err(format!("nobody sent {shown} there"));
         };
-        let (bytes, place) = lane.posted[number as usize];
-        if message != label.message(bytes as usize) {
+        let (bytes, place, its) = lane.posted[number as usize];
+        if message != its.message(bytes as usize) {
             return Err(format!("{shown} was altered; it was sent with {bytes} bytes"));
         }
         if index < *cursor {
@@ -155,7 +176,7 @@ impl Ledger {
         stretch.posted[place as usize].taken = true;
         *cursor = index;
         self.taken += 1;
-        Ok(label)
+        Ok(its)
     }
 
     /// Messages of a stretch that the sender does not know to be delivered.

@@ -23,6 +23,7 @@ mod models;
 mod plan;
 mod planner;
 mod random;
+mod switch_box;
 mod wire;
 mod world;
 

@@ -104,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) has_kernels: bool,
     /// Hosts use each other's memory.
     pub(crate) memory: bool,
+    /// A switch box is between the hosts, and they send messages to all others at once.
+    pub(crate) has_box: bool,
     /// Hosts have several NICs.
     pub(crate) multirail: Option<MultirailPlan>,
 }

@@ -55,6 +55,7 @@ pub(crate) fn plan(seed: u64) -> Plan {
         forged_one_in: if random.one_in(2) { random.pick(&[3, 10, 50]) } else { 0 },
         has_kernels: false,
         memory: Random::new(seed, 4).one_in(3),
+        has_box: count > 2 && Random::new(seed, 10).one_in(2),
         multirail: None,
     };
     // Chance of its own: the other seeds stay as they are.
@@ -86,6 +87,7 @@ pub(crate) fn plan(seed: u64) -> Plan {
     if !plan.calm && !plan.patient && plan.multirail.is_none() && random.one_in(4) {
         kernels::apply(random, &mut plan);
     }
+    plan.has_box &= plan.multirail.is_none();
     let random = &mut Random::new(seed, 9);
     let networks = plan.multirail.iter().flat_map(|multirail| &multirail.networks);
     if plan.link.corrupt == 0.0 && networks.fold(0.0, |most, network| network.link.corrupt.max(most)) == 0.0 {

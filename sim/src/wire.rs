@@ -1,12 +1,13 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
 use crate::ledger::Wrong;
+use crate::switch_box::SwitchBox;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use tsumugi_rail::sim::SimRail;
+use tsumugi_rail::sim::{Network, SimRail};
 use tsumugi_rail::{Deliver, Evidence, NicName, Packet, Question, Rail, RailError};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::piece::Piece;
@@ -92,6 +93,8 @@ pub(crate) struct Wire {
     pub(crate) followed: u64,
     pub(crate) left: u64,
     pub(crate) capturing: bool,
+    /// What is between the hosts, if that is a switch box.
+    pub(crate) switch_box: Option<SwitchBox>,
     pub(crate) trace: Option<Vec<String>>,
 }
 
@@ -329,6 +332,7 @@ pub(crate) fn show(header: &Header) -> String {
 /// A rail of a simulated network under watch, and with an XDP program on its NIC if the host has one.
 pub(crate) struct Spy {
     pub(crate) rail: SimRail,
+    network: Network,
     pub(crate) wire: Rc<RefCell<Wire>>,
     /// For each token that we send to, the flow in the other direction.
     pub(crate) pairs: HashMap<u64, FlowKey>,
@@ -344,9 +348,27 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    pub(crate) fn new(rail: SimRail, wire: Rc<RefCell<Wire>>, attached: bool) -> Spy {
+    pub(crate) fn new(rail: SimRail, network: Network, wire: Rc<RefCell<Wire>>, attached: bool) -> Spy {
         let (pairs, passed, early) = (HashMap::new(), VecDeque::new(), HashMap::new());
-        Spy { rail, wire, pairs, attached, passed, early, sent: None }
+        Spy { rail, network, wire, pairs, attached, passed, early, sent: None }
+    }
+
+    /// A switch box takes a packet, if there is one and it is for it. Returns whether it does.
+    fn is_for_a_box(&mut self, now: Instant, to: SocketAddr, packet: &Packet<'_>) -> bool {
+        let from = self.source(to);
+        let mut wire = self.wire.borrow_mut();
+        let Some(switch_box) = &mut wire.switch_box else { return false };
+        let datagram = [packet.head, packet.body].concat();
+        let Some(leaving) = switch_box.take(now, from, to, &datagram) else { return false };
+        let paired = self.pairs.clone();
+        for (from, to, bytes) in leaving {
+            let packet = Packet { head: &bytes, body: &[] };
+            let token = Header::decode(&bytes).map_or(0, |(header, ..)| header.token);
+            let paired = paired.get(&token).copied().unwrap_or_default();
+            wire.on_send(now, from, to, &packet, paired);
+            self.network.send_on(now, from, to, &bytes);
+        }
+        true
     }
 
     /// The address that a datagram to `to` comes from.
@@ -405,6 +427,11 @@ impl Rail for Spy {
         self.rail.datagram_bytes()
     }
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        // What is sent at once is of one kind.
+        let by_box = burst.iter().filter(|packet| self.is_for_a_box(now, to, packet)).count();
+        if by_box > 0 {
+            return Ok(by_box);
+        }
         let taken = self.rail.send(now, to, burst)?;
         let from = self.source(to);
         let mut wire = self.wire.borrow_mut();

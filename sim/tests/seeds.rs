@@ -67,6 +67,7 @@ fn three_thousand_seeds_keep_every_promise() {
         "{all:?}"
     );
     assert!(all.followed > 30_000 && all.left > 600, "{all:?}");
+    assert!(all.multicasts > 3000 && all.parts > 2 * all.multicasts, "{all:?}");
 }
 
 #[test]

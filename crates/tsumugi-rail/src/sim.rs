@@ -282,6 +282,14 @@ impl Network {
         state.cuts.remove(&(b, a));
     }
 
+    /// A datagram is sent on by what is between the hosts, as if it were from one of them.
+    pub fn send_on(&self, now: Instant, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        let mut state = self.0.borrow_mut();
+        state.advance(now);
+        let (from, to) = (state.port(from), state.port(to));
+        state.send(from, to, usize::MAX, &Packet { head: datagram, body: &[] });
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

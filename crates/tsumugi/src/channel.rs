@@ -3,6 +3,7 @@
 use crate::PeerId;
 use crate::endpoint::core::Core;
 use crate::endpoint::core::channels::Delivery;
+use crate::endpoint::multicast::MulticastId;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::shared::Shared;
 use crate::error::{ReceiveError, SendError};
@@ -67,6 +68,26 @@ impl Channel {
             let number = core.post_reserved(now, peer, self.number, parts)?;
             Ok(core.ticket(peer, number))
         })
+    }
+
+    /// Accepts a message in two parts for all receivers of a multicast group; see [`Core::post_multicast`]. An error comes with the
+    /// peer that it is about.
+    pub(crate) fn post_multicast(
+        &self,
+        id: MulticastId,
+        parts: [&[u8]; 2],
+    ) -> Result<Vec<Ticket>, (PeerId, SendError)> {
+        let first = self.shared.inner.borrow().core.multicast_receivers(id).first().copied();
+        let first = first.unwrap_or(PeerId(0));
+        let mut peer = first;
+        let posted = self.shared.post_with(first, |core, now| {
+            let numbers = core.post_multicast(now, id, self.number, parts).map_err(|(whose, error)| {
+                peer = whose;
+                error
+            })?;
+            Ok(numbers.into_iter().map(|(peer, number)| core.ticket(peer, number)).collect())
+        });
+        posted.map_err(|error| (peer, error))
     }
 
     /// Sends a copy of `data` to the same channel of `peer`; returns when all of it has been handed to the NIC.

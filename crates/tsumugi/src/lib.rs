@@ -169,6 +169,7 @@ pub mod internal {
     pub use crate::endpoint::core::channels::Delivery;
     pub use crate::endpoint::core::inspect::PeerView;
     pub use crate::endpoint::core::{Core, EndpointOptions};
+    pub use crate::endpoint::multicast::MulticastId;
     pub use crate::endpoint::peer::operations::Promise;
     pub use crate::endpoint::receive_queue::Payload;
     pub use crate::endpoint::{open_simulated, open_through};

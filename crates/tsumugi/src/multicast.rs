@@ -138,12 +138,7 @@ impl Sender {
     /// # Errors
     /// As [`Channel::post`], of the first receiver that does not take it.
     pub fn post(&self, channel: &Channel, data: &[u8]) -> Result<Vec<Ticket>, SendError> {
-        let Membership { shared, id } = &self.0;
-        let first = shared.inner.borrow().core.multicast_receivers(*id).first().copied();
-        shared.post_with(first.unwrap_or(PeerId(0)), |core, now| {
-            let numbers = core.post_multicast(now, *id, channel.number(), data)?;
-            Ok(numbers.into_iter().map(|(peer, number)| core.ticket(peer, number)).collect())
-        })
+        channel.post_multicast(self.0.id, [data, &[]]).map_err(|(_, error)| error)
     }
 
     /// Sends a copy of `data` to the same channel of all receivers; returns when all of it has been handed to the NIC, for all of them.

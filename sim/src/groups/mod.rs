@@ -518,7 +518,8 @@ impl World {
             (next, Packet { source: destination, destination, header, body })
         };
         match step {
-            Step::Nothing | Step::Pass => {}
+            // Nobody sends to several here.
+            Step::Nothing | Step::Pass | Step::Spread => {}
             Step::AnswerSender(answer) => {
                 let (flow, token) = match header.kind {
                     Kind::Join => (header.flow, header.token),

@@ -114,7 +114,11 @@ impl Host {
             self.messages_left = 0;
             return Ok(false);
         }
-        let posted = self.post_to(process, world, now, to, channel, bytes)?;
+        let posted = if process.multicast.is_some() && self.random.one_in(2) {
+            self.post_to_all(process, world, now, channel, bytes)?
+        } else {
+            self.post_to(process, world, now, to, channel, bytes)?
+        };
         if posted {
             self.messages_left -= 1;
             world.bytes_left -= bytes as u64;
@@ -170,6 +174,47 @@ impl Host {
             return Err("posting began another connection".to_owned());
         }
         world.ledger.post(label, bytes, number)?;
+        Ok(true)
+    }
+
+    /// Posts a message to all others at once. It shows the label that it has for the first of them.
+    fn post_to_all(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+        channel: u16,
+        bytes: usize,
+    ) -> Result<bool, Wrong> {
+        let Some(multicast) = process.multicast else { return Ok(false) };
+        let bytes = bytes.max(LABEL_BYTES);
+        let mut labels = Vec::new();
+        let others = (0..world.address_plan.hosts()).filter(|other| *other != self.index);
+        for to in others {
+            let Some(id) = self.partner(process, world, now, to, bytes as u64)? else { return Ok(false) };
+            labels.push((to, id));
+        }
+        let mut stretches = Vec::new();
+        for (to, id) in &labels {
+            let peer = process.known.entry(id.0).or_default();
+            let connection = process.core.connection(*id);
+            let begin = || world.ledger.begin(self.index, self.incarnation, *to, connection);
+            let stretch = peer.stretch.unwrap_or_else(begin);
+            (peer.stretch, peer.connection) = (Some(stretch), connection);
+            stretches.push(stretch);
+        }
+        let shown = world.ledger.next_label(stretches[0], channel);
+        let posted = process.core.post_multicast(now, multicast, channel, [&shown.message(bytes), &[]]);
+        let numbers = posted
+            .map_err(|(_, error)| format!("host {} cannot post to all though it may: {error}", self.index))?;
+        world.wire.borrow_mut().note(now, || format!("host {} posts {shown:?} {bytes} B to all", self.index));
+        for (((to, id), stretch), (peer, number)) in labels.iter().zip(stretches).zip(numbers) {
+            if peer != *id {
+                return Err(format!("a number for {peer} instead of {id}"));
+            }
+            let label = world.ledger.next_label(stretch, channel);
+            world.ledger.post_shown(label, shown, *to, bytes, number)?;
+        }
         Ok(true)
     }
 

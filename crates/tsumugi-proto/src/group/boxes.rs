@@ -178,8 +178,9 @@ impl<A: Clone> Group<A> {
         }
         let member = if join.box_number == 0 { u64::from(join.member) } else { join.box_number | IS_BOX };
         let known = self.slots.iter().position(|slot| slot.member == member);
-        if join.box_number == 0 && known.is_some_and(|slot| join.first < self.slots[slot].first) {
-            // Late: it has joined anew since, with another flow.
+        let is_late = |slot: &Slot<A>| slot.epoch == header.epoch && join.first < slot.first;
+        if join.box_number == 0 && known.is_some_and(|slot| is_late(&self.slots[slot])) {
+            // It has joined anew since, with another flow. A process that was started anew counts from the beginning.
             return (Event::Again, Step::Nothing);
         }
         let before = known.map_or(0, |slot| self.slots[slot].weight);

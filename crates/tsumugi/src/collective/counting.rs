@@ -168,8 +168,12 @@ impl State {
         (0..self.me.size).for_each(|rank| self.say(rank, kind, sequence));
     }
 
-    /// Gives the seat back.
+    /// Gives the seat back, and leaves the groups in which members send to all.
     pub(super) fn leave_box(&mut self) {
+        for id in self.multicasts.take().into_iter().flatten() {
+            self.channel.shared.inner.borrow_mut().core.leave_multicast(id);
+            self.has_said = true;
+        }
         if let Some(seat) = self.switch_box.take().and_then(|switch_box| switch_box.seat) {
             self.channel.shared.inner.borrow_mut().core.leave_group(seat);
             self.has_said = true;

@@ -1,9 +1,11 @@
 //! What a group sends.
 
+use super::call::Collective;
 use super::error::Broken;
 use super::format::{HEADER_BYTES, Header, Kind, words_as_data};
 use super::partner::Leave;
 use super::state::{Running, State};
+use crate::endpoint::multicast::MulticastId;
 use crate::error::SendError;
 use tsumugi_rail::RailError;
 
@@ -58,6 +60,12 @@ impl State {
     /// Sends what an operation has to send and may. Returns whether that was anything.
     fn send(&mut self, sequence: u64) -> Result<bool, Stop> {
         let (mut at, mut has_sent, mut blocked) = (0, false, Vec::new());
+        if let Some(id) = self.multicast_of(sequence) {
+            while self.send_part_to_all(sequence, id)? {
+                has_sent = true;
+            }
+            return Ok(has_sent);
+        }
         while let Some(Running { execution: Some(execution), .. }) = self.running.get(&sequence)
             && let Some(next) = execution.sends().get(at)
         {
@@ -129,6 +137,71 @@ impl State {
         }
         self.has_said |= posted.is_ok();
         posted
+    }
+
+    /// The multicast group in which an operation is sent, if it goes to all at once.
+    fn multicast_of(&self, sequence: u64) -> Option<MulticastId> {
+        let call = &self.running.get(&sequence)?.call;
+        let is_ours = call.operation == Collective::Broadcast && call.root == Some(self.me.rank as u32);
+        self.multicasts.as_ref().filter(|_| is_ours)?.get(self.me.rank).copied()
+    }
+
+    /// Sends the next part of what goes to all. Returns whether there was one; it waits for whoever may not be sent to yet.
+    fn send_part_to_all(&mut self, sequence: u64, id: MulticastId) -> Result<bool, Stop> {
+        let State { running, partners, channel, me, started, stalled, .. } = self;
+        let Some(Running { call, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
+            return Ok(false);
+        };
+        let Some(send) = execution.sends().front().cloned() else { return Ok(false) };
+        let start = send.range.start + send.done;
+        let shortest = partners.iter().flatten().map(|partner| partner.piece_bytes).min().unwrap_or_default();
+        let bytes = (send.range.end - start).min(shortest);
+        let leaves: Vec<_> = partners
+            .iter()
+            .enumerate()
+            .filter_map(|(rank, partner)| Some((rank, partner.as_ref()?.may_send(sequence, bytes))))
+            .collect();
+        let is_free = leaves.iter().all(|(_, leave)| *leave != Leave::Refused);
+        if is_free {
+            let kind = Kind::Data { call: *call, whole: send.range.len() as u64, at: send.done as u64 };
+            let header =
+                Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
+            let parts = [&header.encode()[..], execution.bytes(start..start + bytes)];
+            match channel.post_multicast(id, parts) {
+                Ok(_) => {
+                    partners.iter_mut().flatten().for_each(|partner| partner.on_sent(sequence, bytes));
+                    execution.on_sent_to_all(bytes);
+                }
+                Err((peer, error)) => {
+                    let rank = self.ranks.get(&peer).copied().unwrap_or(send.rank);
+                    let length = (HEADER_BYTES + bytes) as u64;
+                    match error {
+                        SendError::WouldBlock => {
+                            stalled.insert(rank, length);
+                            return Ok(false);
+                        }
+                        // It takes shorter messages than we do.
+                        SendError::TooLong { limit, .. } if limit > HEADER_BYTES as u64 && limit < length => {
+                            if let Some(partner) = self.partner(rank) {
+                                partner.piece_bytes = (limit - HEADER_BYTES as u64) as usize;
+                            }
+                            return Ok(true);
+                        }
+                        SendError::Peer(failure) => return Err(Stop::Broken(Broken::Gone { rank, failure })),
+                        SendError::Rail(error) => return Err(Stop::Rail(error)),
+                        error => return Err(Stop::Broken(Broken::Unsent { rank, why: error.to_string() })),
+                    }
+                }
+            }
+        }
+        let (call, token) = (*call, self.token);
+        for (rank, leave) in leaves {
+            if leave != Leave::Granted && self.partner(rank).is_some_and(|partner| partner.ask(sequence)) {
+                self.say(rank, Kind::Ask { call, token }, sequence);
+            }
+        }
+        self.has_said |= is_free;
+        Ok(is_free)
     }
 
     /// Tells a participant something that is not data. Whoever is gone need not be told.

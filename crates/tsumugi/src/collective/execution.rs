@@ -93,6 +93,12 @@ impl Execution {
         }
     }
 
+    /// So many bytes more of all sends have been sent, which are of the same.
+    pub(super) fn on_sent_to_all(&mut self, bytes: usize) {
+        self.sends.iter_mut().for_each(|send| send.done += bytes);
+        self.sends.retain(|send| send.done < send.range.len());
+    }
+
     /// Bytes `at` and following have arrived from a participant, of a transfer of `whole` bytes.
     pub(super) fn on_arrived(&mut self, rank: usize, whole: u64, at: u64, data: &[u8]) -> Result<(), Misfit> {
         let Some(queue) = self.receives.get_mut(&rank) else { return Err(Misfit::Unexpected) };

@@ -13,6 +13,7 @@ use super::switch_box::{Counting, SwitchBox};
 use crate::PeerId;
 use crate::channel::Channel;
 use crate::endpoint::core::Core;
+use crate::endpoint::multicast::MulticastId;
 use crate::error::{Failure, SendError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -100,6 +101,8 @@ pub(super) struct State {
     pub(super) has_said: bool,
     /// The box that counts for the group, or has.
     pub(super) switch_box: Option<SwitchBox>,
+    /// By the rank of the sender, if what is sent to all leaves once.
+    pub(super) multicasts: Option<Vec<MulticastId>>,
     /// The last operation that a box has counted, and what came of it.
     pub(super) last_counted: Option<(u64, Words)>,
     /// Operations from this one on are not done, and why.
@@ -127,6 +130,7 @@ impl State {
             token,
             has_said: false,
             switch_box: None,
+            multicasts: None,
             last_counted: None,
             broken: None,
         };
@@ -168,7 +172,7 @@ impl State {
             fill(&mut data);
             (None, Some(Counting::new(counted, shape, combine, data)))
         } else {
-            let Way::Messages(schedule) = choose(shape, self.me);
+            let Way::Messages(schedule) = choose(shape, self.me, self.multicasts.is_some());
             (Some(Execution::begin(schedule, fill, combine)), None)
         };
         self.started += 1;

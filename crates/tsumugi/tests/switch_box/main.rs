@@ -30,7 +30,7 @@ fn operate(group: &Group, random: &mut StdRng) {
     };
     let count = random.random_range(1..=9usize);
     let all = || (0..size).map(|rank| numbers(rank, count));
-    match random.random_range(0..6) {
+    match random.random_range(0..8) {
         0 => group.barrier().expect("a barrier"),
         1 => {
             let mut data = numbers(rank, count);
@@ -64,6 +64,14 @@ fn operate(group: &Group, random: &mut StdRng) {
             assert_eq!(sum.wait().expect("a sum"), [(0..size).sum::<u64>()]);
             one.wait().expect("a barrier");
         }
+        5 | 6 => {
+            // Of many packets, or few; from anybody.
+            let root = random.random_range(0..size);
+            let count = [1, 100, 9_000][random.random_range(0..3)];
+            let mut data = if rank == root { numbers(root, count) } else { vec![0; count] };
+            group.broadcast(root as usize, &mut data).expect("a broadcast");
+            assert!(data == numbers(root, count), "{count} numbers of {root} at {rank}");
+        }
         _ => assert_eq!(group.allgather(&[rank]).expect("gathered"), (0..size).collect::<Vec<_>>()),
     }
 }
@@ -86,6 +94,7 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
             |rank| config(rank as u64, Some(faults)),
             |_, group| {
                 assert!(group.use_switch_box().expect("asked"), "there is a box at hook {hook}");
+                assert!(group.is_broadcast_by_a_box(), "it makes packets for each at hook {hook}");
                 let mut random = StdRng::seed_from_u64(7);
                 for _ in 0..150 {
                     operate(group, &mut random);
@@ -170,7 +179,14 @@ fn a_tree_of_boxes_counts() {
     );
     assert!(counted.iter().all(|(is_counted, _)| *is_counted));
     let seen = counted.into_iter().find_map(|(_, seen)| seen).expect("rank 0 has looked");
-    assert_eq!(seen, [vec![(true, 5, 3)], vec![(false, 3, 2)], vec![(false, 2, 2)]]);
+    // One that is counted for, and one for each that sends to all: its root is where the sender is, or member 0.
+    for (groups, (counted, senders)) in
+        seen.iter().zip([((true, 5, 3), 2), ((false, 3, 2), 1), ((false, 2, 2), 2)])
+    {
+        let roots = groups.iter().filter(|(is_root, ..)| *is_root).count();
+        assert_eq!((groups.len(), roots), (6, senders + usize::from(counted.0)), "{seen:?}");
+        assert!(groups.contains(&counted), "{seen:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,20 @@
 use super::{children, part, reach};
 use crate::collective::schedule::{Position, Schedule, piece};
 
+/// The root sends all to everybody: for where that leaves once.
+pub(in crate::collective) fn flat_broadcast(me: Position, root: usize, bytes: usize) -> Schedule {
+    let mut schedule = Schedule::default();
+    let all = schedule.allocate(bytes);
+    schedule.output = Some(all.clone());
+    if me.rank == root {
+        (0..me.size).filter(|rank| *rank != root).for_each(|rank| schedule.send(rank, all.clone()));
+    } else {
+        schedule.receive(root, all);
+    }
+    schedule.end_round();
+    schedule
+}
+
 /// Down a binomial tree: ⌈log₂ size⌉ messages of the whole length, one after the other.
 pub(crate) fn binomial_broadcast(me: Position, root: usize, bytes: usize) -> Schedule {
     let mut schedule = Schedule::default();

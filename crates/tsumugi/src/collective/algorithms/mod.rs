@@ -15,7 +15,7 @@ mod scatter;
 pub(super) use all_to_all::{bruck_all_to_all, pairwise};
 pub(super) use allgather::{bruck_allgather, ring};
 pub(super) use barrier::dissemination;
-pub(super) use broadcast::{binomial_broadcast, scatter_allgather};
+pub(super) use broadcast::{binomial_broadcast, flat_broadcast, scatter_allgather};
 pub(super) use fold::fold_all;
 pub(super) use gather::{binomial_gather, linear_gather};
 pub(super) use reduce::{

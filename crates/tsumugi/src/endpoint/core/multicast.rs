@@ -151,17 +151,17 @@ impl Core {
         self.multicasts.get(id).map_or((0, 0), |multicast| (multicast.packets, multicast.parts))
     }
 
-    /// Accepts a message for all receivers of a group, or for none of them. Returns its number for each.
+    /// Accepts a message in two parts for all receivers of a group, or for none of them. Returns its number for each.
     ///
     /// # Errors
     /// See [`Core::may_post`], of the first receiver that does not take it.
-    pub(crate) fn post_multicast(
+    pub fn post_multicast(
         &mut self,
         now: Instant,
         id: MulticastId,
         channel: u16,
-        data: &[u8],
-    ) -> Result<Vec<(PeerId, u64)>, SendError> {
+        parts: [&[u8]; 2],
+    ) -> Result<Vec<(PeerId, u64)>, (PeerId, SendError)> {
         let Some(Multicast { lease, role: Role::Sender { receivers, .. }, .. }) = self.multicasts.get(id)
         else {
             return Ok(Vec::new());
@@ -172,22 +172,23 @@ impl Core {
             may.then_some(place)
         };
         let mut in_step = Vec::new();
-        if lease.header().is_some() && !data.is_empty() {
+        let bytes = (parts[0].len() + parts[1].len()) as u64;
+        if lease.header().is_some() && bytes > 0 {
             in_step = receivers.iter().enumerate().filter_map(keeps_step).collect();
         }
+        peers.iter().try_for_each(|peer| self.may_post(*peer, bytes).map_err(|error| (*peer, error)))?;
+        let of_all = |error| (peers[0], error);
         if in_step.len() < 2 {
-            let numbers = self.post_to_all(now, &peers, channel, [data, &[]])?;
+            let numbers = self.post_to_all(now, &peers, channel, parts).map_err(of_all)?;
             return Ok(peers.into_iter().zip(numbers).collect());
         }
-        peers.iter().try_for_each(|peer| self.may_post(*peer, data.len() as u64))?;
-        let buffer = self.long_buffer([data, &[]])?;
+        let buffer = self.long_buffer(parts).map_err(of_all)?;
         let key = self.sent.long_messages.insert(LongMessage::shared(buffer, peers.len() as u32));
         let numbers = peers.iter().map(|peer| self.peers[peer.0 as usize].outbox.next_fragmented());
         let message = numbers.max().unwrap_or_default();
-        let total = data.len() as u64;
         for (place, peer) in peers.iter().enumerate() {
             let its = in_step.contains(&place).then_some(id);
-            self.peers[peer.0 as usize].outbox.push_shared_by(its, channel, key, message, total);
+            self.peers[peer.0 as usize].outbox.push_shared_by(its, channel, key, message, bytes);
         }
         if let Some(Role::Sender { transfers, .. }) = self.multicasts.get_mut(id).map(|its| &mut its.role) {
             transfers.push_back(Transfer { key, in_step, since: now });
