@@ -224,4 +224,8 @@ defects! {
     AtomicTwice,
     /// a barrier leaves out its last round
     BarrierCutShort,
+    /// a switch box sends a receiver what was meant for its flow before the present one
+    MulticastTagIgnored,
+    /// of what is sent for several receivers, each is to get the number that the first of them has
+    MulticastOneNumber,
 }

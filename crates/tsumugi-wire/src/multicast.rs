@@ -18,6 +18,7 @@
 //! The check is not of the frames, which a box does not read: whoever gets the DATA compares their CRC. A sender makes no packet longer than
 //! one buffer ([`ONE_BUFFER_BYTES`](crate::limits::ONE_BUFFER_BYTES)), because a box does not look into those that are.
 
+use crate::defect;
 use crate::group::BODY_BYTES;
 use crate::header::mix_words;
 use crate::psn::Psn;
@@ -49,6 +50,7 @@ impl Entry {
     /// one must be sent to by itself.
     #[must_use]
     pub fn new(token: u64, base: Psn, psn: Psn) -> Entry {
+        let psn = if defect!(MulticastOneNumber) { base } else { psn };
         let after = psn.since(base).and_then(|after| u32::try_from(after).ok());
         after.map_or(Entry::ABSENT, |after| Entry { tag: U32::new(tag_of(token)), after: U32::new(after) })
     }
@@ -57,7 +59,7 @@ impl Entry {
     /// and what was meant for the one before must not come into it.
     #[must_use]
     pub fn psn(&self, base: Psn, token: u64) -> Option<Psn> {
-        let is_its = self.tag.get() != 0 && self.tag.get() == tag_of(token);
+        let is_its = self.tag.get() != 0 && (self.tag.get() == tag_of(token) || defect!(MulticastTagIgnored));
         is_its.then(|| Psn(base.0.wrapping_add(self.after.get().into())))
     }
 }
