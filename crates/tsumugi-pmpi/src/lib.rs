@@ -1,0 +1,32 @@
+//! A PMPI library: collectives of MPI programs that know nothing of Tsumugi, done by Tsumugi.
+//!
+//! `tsumugi-mpiexec --collectives` has it loaded before the MPI (`LD_PRELOAD`). It takes `MPI_Barrier`, `MPI_Bcast` and `MPI_Allreduce`, and
+//! their forms that do not wait, where communicator, type and operation allow, and leaves everything else to the MPI by its
+//! `PMPI_` functions. It is linked with no MPI: it finds the one of its process when it is first called, and which of the three binary
+//! interfaces that has. A file needs only files further down:
+//!
+//! | module | |
+//! |---|---|
+//! | `exports` | the functions that programs call |
+//! | `collective`, `pending`, `requests` | collectives that wait; those that were started; waiting for requests |
+//! | `communicator`, `setup` | what is known of a communicator, and how its ranks come to a group |
+//! | `data`, `reduction` | a program's data as bytes; types and operations |
+//! | `engine`, `helper` | the endpoint and the groups of a process; the thread that makes progress for them now and then |
+//! | `settings`, `say` | what users set; what they are told |
+//! | `mpi`, `abi`, `library` | the MPI's own functions; what interfaces differ in; the library that has them |
+
+mod abi;
+mod collective;
+mod communicator;
+mod data;
+mod engine;
+mod exports;
+mod helper;
+mod library;
+mod mpi;
+mod pending;
+mod reduction;
+mod requests;
+mod say;
+mod settings;
+mod setup;
