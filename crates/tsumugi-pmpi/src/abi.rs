@@ -153,7 +153,7 @@ impl<T: Copy> Predefined<T> {
     pub(crate) fn handle(&self, kind: Kind, library: &Library) -> Option<usize> {
         match kind {
             Kind::Mpich => Some(self.mpich),
-            Kind::OpenMpi => library.symbol(self.open_mpi),
+            Kind::OpenMpi => library.variable(self.open_mpi),
             Kind::Standard => Some(self.standard),
         }
     }
@@ -166,7 +166,7 @@ fn resolved<T: Copy>(list: &[Predefined<T>], kind: Kind, library: &Library) -> V
 impl Abi {
     /// The interface of this kind; `None`: the library has not what belongs to it.
     pub(crate) fn of(kind: Kind, library: &Library) -> Option<Abi> {
-        let variable = |name: &CStr| library.symbol(name);
+        let variable = |name: &CStr| library.variable(name);
         let base = Abi {
             handle_bytes: size_of::<usize>(),
             comm_self: 0x102,

@@ -33,11 +33,17 @@ impl Library {
         })
     }
 
-    /// Where a symbol is.
+    /// Where a function is.
     pub(crate) fn symbol(&self, name: &CStr) -> Option<usize> {
         // SAFETY: a handle of a library, and a string.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found as usize)
+    }
+
+    /// Where a variable is: a program may have it in itself (a copy relocation), and everybody uses it there.
+    pub(crate) fn variable(&self, name: &CStr) -> Option<usize> {
+        let everywhere = Library { handle: libc::RTLD_DEFAULT };
+        everywhere.symbol(name).or_else(|| self.symbol(name))
     }
 
     /// Whose binary interface it has. `version` is what it says of itself.

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What each rank tells the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,11 @@ struct Offer {
     leader: u32,
     reached: Reached,
 }
+
+/// This process looks for a switch box.
+static SEEKING: AtomicBool = AtomicBool::new(false);
+/// How often it is tried that all of a communicator look for one at once.
+const ATTEMPTS_MAX: u32 = 50;
 
 /// Bytes of an offer.
 const OFFER_BYTES: usize = 32;
@@ -154,10 +161,7 @@ impl SettingUp<'_> {
         let number = *nodes.get(&leader)?;
         let group = self.open(&mut offers, (node_rank == 0).then_some(number), &at)?;
         let seeks_box = offers.iter().all(|offer| offer.seeks_box);
-        let has_box = match group.filter(|_| seeks_box) {
-            Some(group) => engine::lock().use_switch_box(group),
-            None => Ok(false),
-        };
+        let has_box = if seeks_box { self.seek_box(group)? } else { Ok(false) };
         let came = [if has_box.is_ok() { Came::Well } else { Came::Not } as u8, u8::from(has_box == Ok(true))];
         let (came, boxes) = self.least(came)?;
         if came != Came::Well as u8 {
@@ -219,6 +223,28 @@ impl SettingUp<'_> {
             let told = offers.iter_mut().zip(&all);
             told.for_each(|(offer, told)| offer.channel = u16::from_le_bytes([told[1], told[2]]));
         }
+    }
+
+    /// Has a switch box count for the group, if there is one. Who looks for one keeps the engine until the others have, too; so all
+    /// look when nobody of them looks for another communicator, which several threads may set up at once.
+    fn seek_box(&self, group: Option<u64>) -> Option<Result<bool, String>> {
+        for attempt in 0..ATTEMPTS_MAX {
+            let is_free = SEEKING.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            let are_free = self.least([u8::from(is_free), 0]).is_some_and(|(free, _)| free == 1);
+            let has_box = match group.filter(|_| are_free) {
+                Some(group) => engine::lock().use_switch_box(group),
+                None => Ok(false),
+            };
+            if is_free {
+                SEEKING.store(false, Ordering::Release);
+            }
+            if are_free {
+                return Some(has_box);
+            }
+            // Not all in step.
+            std::thread::sleep(Duration::from_micros(u64::from(std::process::id() % 16 * (attempt + 1)) * 20));
+        }
+        Some(Ok(false))
     }
 
     /// The least of what all say first, and the greatest of what they say second.
