@@ -34,8 +34,15 @@ pub(crate) struct Abi {
     pub(crate) source_at: usize,
     pub(crate) tag_at: usize,
     pub(crate) any_tag: c_int,
-    types: Vec<(usize, Number)>,
-    operations: Vec<(usize, Combination)>,
+    types: Vec<Known<Number>>,
+    operations: Vec<Known<Combination>>,
+}
+
+/// A predefined handle and what it stands for.
+struct Known<T> {
+    name: &'static str,
+    handle: usize,
+    what: T,
 }
 
 /// What elements of a predefined type are.
@@ -84,8 +91,8 @@ pub(crate) enum Combination {
 }
 
 /// A predefined handle: its value in MPICH's interface, the variable that it is the address of in Open MPI's, and the value in MPI 5's.
-pub(crate) struct Predefined<T> {
-    pub(crate) name: &'static str,
+struct Predefined<T> {
+    name: &'static str,
     mpich: usize,
     open_mpi: &'static CStr,
     standard: usize,
@@ -94,7 +101,7 @@ pub(crate) struct Predefined<T> {
 
 macro_rules! predefined {
     ($list:ident: $type:ty { $($name:ident $mpich:literal $open_mpi:literal $standard:literal $what:ident;)* }) => {
-        pub(crate) const $list: &[Predefined<$type>] = &[$(Predefined {
+        const $list: &[Predefined<$type>] = &[$(Predefined {
             name: stringify!($name),
             mpich: $mpich,
             open_mpi: $open_mpi,
@@ -150,7 +157,7 @@ predefined!(OPERATIONS: Combination {
 
 impl<T: Copy> Predefined<T> {
     /// Its handle; `None`: this version of the MPI has it not.
-    pub(crate) fn handle(&self, kind: Kind, library: &Library) -> Option<usize> {
+    fn handle(&self, kind: Kind, library: &Library) -> Option<usize> {
         match kind {
             Kind::Mpich => Some(self.mpich),
             Kind::OpenMpi => library.variable(self.open_mpi),
@@ -159,8 +166,15 @@ impl<T: Copy> Predefined<T> {
     }
 }
 
-fn resolved<T: Copy>(list: &[Predefined<T>], kind: Kind, library: &Library) -> Vec<(usize, T)> {
-    list.iter().filter_map(|one| Some((one.handle(kind, library)?, one.what))).collect()
+fn resolved<T: Copy>(list: &[Predefined<T>], kind: Kind, library: &Library) -> Vec<Known<T>> {
+    let known = |one: &Predefined<T>| {
+        Some(Known { name: one.name, handle: one.handle(kind, library)?, what: one.what })
+    };
+    list.iter().filter_map(known).collect()
+}
+
+fn find<T: Copy>(list: &[Known<T>], handle: usize) -> Option<T> {
+    list.iter().find(|known| known.handle == handle).map(|known| known.what)
 }
 
 impl Abi {
@@ -218,16 +232,40 @@ impl Abi {
 
     /// What the elements of a type are; `None`: it is derived, or none of those that are known.
     pub(crate) fn number(&self, datatype: usize) -> Option<Number> {
-        self.types.iter().find(|(handle, _)| *handle == datatype).map(|(_, number)| *number)
+        find(&self.types, datatype)
     }
 
     /// What an operation does; `None`: it is the program's, or none of those that are known.
     pub(crate) fn combination(&self, operation: usize) -> Option<Combination> {
-        self.operations.iter().find(|(handle, _)| *handle == operation).map(|(_, what)| *what)
+        find(&self.operations, operation)
     }
 
     /// Leaves out types that are of another length here, as Fortran's may be.
     pub(crate) fn keep_types(&mut self, mut bytes_of: impl FnMut(usize) -> Option<usize>) {
-        self.types.retain(|(handle, number)| bytes_of(*handle) == Some(number.bytes()));
+        self.types.retain(|known| bytes_of(known.handle) == Some(known.what.bytes()));
+    }
+
+    /// What stands for a name of the standard's here, for tests; the places of fields in a status are in bytes.
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
+        let int = size_of::<c_int>();
+        let of_list = || {
+            let types = self.types.iter().map(|known| (known.name, known.handle));
+            let mut all = types.chain(self.operations.iter().map(|known| (known.name, known.handle)));
+            all.find(|(known, _)| *known == name).map(|(_, handle)| handle)
+        };
+        Some(match name {
+            "MPI_COMM_SELF" => self.comm_self,
+            "MPI_INFO_NULL" => self.info_null,
+            "MPI_IN_PLACE" => self.in_place,
+            "MPI_STATUS_IGNORE" => self.status_ignore,
+            "MPI_ANY_SOURCE" => self.any_source as usize,
+            "MPI_ANY_TAG" => self.any_tag as usize,
+            "MPI_ERR_OTHER" => self.err_other as usize,
+            "MPI_COMM_TYPE_SHARED" => self.comm_type_shared as usize,
+            "MPI_SOURCE" => self.source_at * int,
+            "MPI_TAG" => self.tag_at * int,
+            "MPI_Comm" => self.handle_bytes,
+            _ => of_list()?,
+        })
     }
 }

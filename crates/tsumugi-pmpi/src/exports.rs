@@ -8,7 +8,7 @@ use crate::communicator::free_orphans;
 use crate::mpi::{ConstPlace, HandleOut, IntOut, Mpi, Place};
 use crate::{collective, engine, pending, requests, say};
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
@@ -56,7 +56,7 @@ macro_rules! exports {
             #[unsafe(no_mangle)]
             #[allow(non_snake_case, reason = "the standard's")]
             #[allow(clippy::too_many_arguments, reason = "the standard's")]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as the caller promises.
                 unsafe { $body }
             }
@@ -238,6 +238,20 @@ exports! {
             mpi.finalize()
         })
     }
+}
+
+/// What stands for a name of the standard's in the binary interface that was found; of a name that is not known -77. Tests compare it
+/// with what the MPI's header says.
+///
+/// # Safety
+/// The name is a string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tsumugi_collectives_constant(name: *const c_char) -> usize {
+    // SAFETY: as the caller promises.
+    let name = unsafe { CStr::from_ptr(name) };
+    let abi = Mpi::get().and_then(|mpi| mpi.abi.as_ref());
+    let value = abi.zip(name.to_str().ok()).and_then(|(abi, name)| abi.named(name));
+    value.unwrap_or(-77isize as usize)
 }
 
 /// What a reduction is called with, as the program holds it.

@@ -30,3 +30,16 @@ mod requests;
 mod say;
 mod settings;
 mod setup;
+
+/// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
+/// node of a job.
+#[used]
+static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
+
+/// "tsumugi wire protocol N", and a zero: `tsumugi_mpi::provider::MARK` and the number.
+const fn protocol(version: u8) -> [u8; 24] {
+    assert!(version < 10, "make room for another digit");
+    let mut text = *b"tsumugi wire protocol _\0";
+    text[22] = b'0' + version;
+    text
+}

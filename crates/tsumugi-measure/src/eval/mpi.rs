@@ -309,6 +309,7 @@ fn measure(
     program.extend(task.arguments.iter().map(OsString::from));
     program.push("--json".into());
     let job = Job {
+        collectives: false,
         mpi,
         programs: &programs.mpi,
         over: transport,
