@@ -51,8 +51,7 @@ pub(crate) fn wheel(quick: bool) -> bool {
         return false;
     }
     let lies_in = root().join("packaging/python/data/data/lib/tsumugi");
-    for (from, to) in
-        [("libtsumugi_fi.so", "libtsumugi-fi.so"), ("libtsumugi_pmpi.so", "libtsumugi-pmpi.so")]
+    for (from, to) in [("libtsumugi_fi.so", "libtsumugi-fi.so"), ("libtsumugi_pmpi.so", "libtsumugi-pmpi.so")]
     {
         let from = built.join(from);
         if let Err(error) = fs::create_dir_all(&lies_in).and_then(|()| fs::copy(&from, lies_in.join(to))) {

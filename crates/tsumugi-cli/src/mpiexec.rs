@@ -135,7 +135,8 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         settings.suit_slurm(mpi.vendor);
     }
     if !arguments.no_check && !arguments.dry_run {
-        let protocols = files.iter().map(|file| protocol_of(file)).collect::<Result<Vec<u32>, StartError>>()?;
+        let protocols =
+            files.iter().map(|file| protocol_of(file)).collect::<Result<Vec<u32>, StartError>>()?;
         if let Some(&protocol) = protocols.first() {
             if let Some(other) = protocols.iter().position(|of| *of != protocol) {
                 return Err(StartError::OtherVersion(files.swap_remove(other)));

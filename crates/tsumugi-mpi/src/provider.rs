@@ -99,10 +99,7 @@ fn own_folder() -> PathBuf {
 /// The folders where it may be installed for a program that is there.
 fn installed(own: &Path) -> Vec<PathBuf> {
     let beside = own.parent().map(|prefix| prefix.join("lib/tsumugi"));
-    beside
-        .into_iter()
-        .chain(["/usr/local/lib/tsumugi", "/usr/lib/tsumugi"].map(PathBuf::from))
-        .collect()
+    beside.into_iter().chain(["/usr/local/lib/tsumugi", "/usr/lib/tsumugi"].map(PathBuf::from)).collect()
 }
 
 /// The one of these folders, with `:` between them, that has the provider.

@@ -2,9 +2,7 @@
 
 use crate::abi::*;
 use std::ffi::{CStr, c_char, c_void};
-use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::ptr;
 
 /// Room for the longest address, bytes.

@@ -171,9 +171,7 @@ impl Call<'_> {
             let to = if is_first { reduce.to } else { ptr::null_mut() };
             let Reduce { count, datatype, operation, .. } = *reduce;
             // SAFETY: as the caller promises.
-            well(unsafe {
-                self.mpi.reduce(from, to, count as c_int, datatype, operation, 0, node.comm)
-            })?;
+            well(unsafe { self.mpi.reduce(from, to, count as c_int, datatype, operation, 0, node.comm) })?;
             own = reduce.to;
         }
         let mut result = Ok(Vec::new());

@@ -46,21 +46,13 @@ fn key(mpi: &Mpi) -> Option<c_int> {
     *KEY.get_or_init(|| {
         let mut key = 0;
         // SAFETY: functions that do what the standard wants, and room for a number.
-        let code =
-            unsafe { mpi.comm_create_keyval(copy_nothing, delete, &raw mut key, ptr::null_mut()) };
+        let code = unsafe { mpi.comm_create_keyval(copy_nothing, delete, &raw mut key, ptr::null_mut()) };
         (code == 0).then_some(key)
     })
 }
 
 /// Whoever duplicates a communicator gets one of which nothing is known.
-unsafe extern "C" fn copy_nothing(
-    _: usize,
-    _: c_int,
-    _: Place,
-    _: Place,
-    _: Place,
-    flag: IntOut,
-) -> c_int {
+unsafe extern "C" fn copy_nothing(_: usize, _: c_int, _: Place, _: Place, _: Place, flag: IntOut) -> c_int {
     // SAFETY: the MPI has room for a flag.
     unsafe { *flag = 0 };
     0

@@ -255,13 +255,6 @@ unsafe extern "C" fn tsumugi_collectives_constant(name: *const c_char) -> usize 
 }
 
 /// What a reduction is called with, as the program holds it.
-fn reduce(
-    abi: &Abi,
-    from: ConstPlace,
-    to: Place,
-    count: i64,
-    datatype: usize,
-    operation: usize,
-) -> Reduce {
+fn reduce(abi: &Abi, from: ConstPlace, to: Place, count: i64, datatype: usize, operation: usize) -> Reduce {
     Reduce { from, to, count, datatype: abi.handle(datatype), operation: abi.handle(operation) }
 }

@@ -19,8 +19,7 @@ pub(crate) type ConstPlace = *const c_void;
 pub(crate) type HandleOut = *mut usize;
 pub(crate) type IntOut = *mut c_int;
 
-type CopyAttribute =
-    unsafe extern "C" fn(usize, c_int, Place, Place, Place, IntOut) -> c_int;
+type CopyAttribute = unsafe extern "C" fn(usize, c_int, Place, Place, Place, IntOut) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, Place, Place) -> c_int;
 type Query = unsafe extern "C" fn(Place, IntOut) -> c_int;
 type Free = unsafe extern "C" fn(Place) -> c_int;

@@ -259,4 +259,3 @@ unsafe extern "C" fn free(outcome: *mut c_void) -> c_int {
 unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
     0
 }
-

@@ -1,10 +1,11 @@
 //! Lines on standard error, and the library's own log.
 
 use std::fmt::Display;
+use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The variable that says how much is told: `error`, `warn` or `info`.
+/// The variable that says how much is told: `error`, `warn`, `info`, or `debug`, with the library's own lines.
 const VARIABLE: &str = "TSUMUGI_COLLECTIVES_LOG";
 
 /// How much is told.
@@ -18,7 +19,9 @@ fn level() -> log::LevelFilter {
 
 fn line(of: log::Level, text: impl Display) {
     if of <= level() {
-        eprintln!("tsumugi: collectives: {text}");
+        // At once: other ranks write lines, too.
+        let line = format!("tsumugi: collectives: {text}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
@@ -48,7 +51,8 @@ struct Log;
 impl log::Log for Log {
     fn enabled(&self, of: &log::Metadata<'_>) -> bool {
         // What an endpoint does without is told where it is opened.
-        of.level() <= level() && of.target() != "tsumugi::report"
+        let is_wanted = of.level() <= log::Level::Warn || level() >= log::LevelFilter::Debug;
+        is_wanted && of.target() != "tsumugi::report"
     }
 
     fn log(&self, record: &log::Record<'_>) {

@@ -53,3 +53,8 @@ pub(crate) fn config(peers_max: u32) -> Config {
 pub(crate) fn networks(config: &Config) -> Networks {
     config.networks.clone().unwrap_or_else(|| Networks::from_environment().unwrap_or_default())
 }
+
+/// Whether a switch box is looked for: not with `TSUMUGI_COLLECTIVES_BOX=off`, to compare.
+pub(crate) fn may_use_box() -> bool {
+    std::env::var("TSUMUGI_COLLECTIVES_BOX").map_or(true, |said| said.trim() != "off")
+}

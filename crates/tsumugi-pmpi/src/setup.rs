@@ -4,7 +4,7 @@ use crate::abi::Abi;
 use crate::communicator::{Node, Taken};
 use crate::engine::{self, Reached};
 use crate::mpi::Mpi;
-use crate::say;
+use crate::{say, settings};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -136,7 +136,7 @@ impl SettingUp<'_> {
             }
             Offer {
                 is_able: reached.is_ok(),
-                seeks_box: engine.seeks_box,
+                seeks_box: engine.seeks_box && settings::may_use_box(),
                 channel: engine.next_channel(),
                 leader,
                 reached: reached.unwrap_or_default(),
@@ -155,14 +155,17 @@ impl SettingUp<'_> {
         let at: Option<Vec<SocketAddr>> = in_four.or_else(in_six);
         let are_able = offers.iter().all(|offer| offer.is_able);
         let Some(at) = at.filter(|_| are_able) else {
-            say::warn_once("left to the MPI: not all nodes can take part, or they have no addresses of one family");
+            say::warn_once(
+                "left to the MPI: not all nodes can take part, or they have no addresses of one family",
+            );
             return None;
         };
         let number = *nodes.get(&leader)?;
         let group = self.open(&mut offers, (node_rank == 0).then_some(number), &at)?;
         let seeks_box = offers.iter().all(|offer| offer.seeks_box);
         let has_box = if seeks_box { self.seek_box(group)? } else { Ok(false) };
-        let came = [if has_box.is_ok() { Came::Well } else { Came::Not } as u8, u8::from(has_box == Ok(true))];
+        let came =
+            [if has_box.is_ok() { Came::Well } else { Came::Not } as u8, u8::from(has_box == Ok(true))];
         let (came, boxes) = self.least(came)?;
         if came != Came::Well as u8 {
             let why = has_box.err().unwrap_or_else(|| "another rank cannot".to_owned());
@@ -242,7 +245,9 @@ impl SettingUp<'_> {
                 return Some(has_box);
             }
             // Not all in step.
-            std::thread::sleep(Duration::from_micros(u64::from(std::process::id() % 16 * (attempt + 1)) * 20));
+            std::thread::sleep(Duration::from_micros(
+                u64::from(std::process::id() % 16 * (attempt + 1)) * 20,
+            ));
         }
         Some(Ok(false))
     }

@@ -114,7 +114,16 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
     }
     let Mpiexec { mpi, over, pass, command, .. } = options;
     let (mpi, over, collectives) = (*mpi, *over, options.collectives);
-    let job = Job { mpi, programs: &programs, over, collectives, ranks, settings: &[], further: pass, program: command };
+    let job = Job {
+        mpi,
+        programs: &programs,
+        over,
+        collectives,
+        ranks,
+        settings: &[],
+        further: pass,
+        program: command,
+    };
     let path = programs.join("mpiexec");
     let child =
         job.command(lab)?.spawn().map_err(|cause| JobError::System { what: "running", path, cause })?;

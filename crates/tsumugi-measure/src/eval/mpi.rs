@@ -25,7 +25,7 @@ mod floor;
 mod page;
 mod paper;
 mod plan;
-mod programs;
+pub(super) mod programs;
 mod short;
 mod show;
 mod summary;

@@ -1,5 +1,5 @@
 // Collectives that a PMPI library may take: barriers, broadcasts and reductions of every kind, on communicators of every kind, each
-// checked, with and without waiting.
+// checked, with and without waiting. Any argument: by one thread of each rank.
 #include "check.h"
 #include <pthread.h>
 #include <stdint.h>
