@@ -18,6 +18,21 @@ pub(crate) enum Kind {
     Standard,
 }
 
+impl Kind {
+    /// Whose binary interface a library has. `version` is what it says of itself.
+    pub(crate) fn of(library: &Library, version: &str) -> Option<Kind> {
+        if library.variable(c"ompi_mpi_comm_world").is_some() {
+            return Some(Kind::OpenMpi);
+        }
+        let file = library.file();
+        if file.rsplit('/').next().is_some_and(|name| name.starts_with("libmpi_abi.")) {
+            return Some(Kind::Standard);
+        }
+        let of_mpich = ["MPICH", "Intel(R) MPI", "MVAPICH"];
+        of_mpich.into_iter().any(|name| version.contains(name)).then_some(Kind::Mpich)
+    }
+}
+
 /// A binary interface, with handles as its programs hold them.
 pub(crate) struct Abi {
     /// Bytes of a handle.

@@ -3,32 +3,10 @@
 use crate::abi::Abi;
 use crate::engine;
 use crate::mpi::{IntOut, Mpi, Place};
-use crate::setup;
+use crate::setup::{self, Taken};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
-
-/// A communicator whose collectives are done here.
-pub(crate) struct Taken {
-    /// The group of one rank of each node; `None`: this rank is not the one.
-    pub(crate) group: Option<u64>,
-    /// The ranks of this node, where there are several on any.
-    pub(crate) node: Option<Node>,
-    /// This rank.
-    pub(crate) rank: u32,
-    /// Of each rank its node's number in the group, and its rank in its node.
-    pub(crate) places: Vec<(u32, u32)>,
-}
-
-/// The ranks of a node.
-pub(crate) struct Node {
-    /// Their communicator.
-    pub(crate) comm: usize,
-    /// This node's number in the group.
-    pub(crate) number: u32,
-    /// This rank among them.
-    pub(crate) rank: u32,
-}
 
 /// What became of a communicator.
 enum State {

@@ -16,9 +16,6 @@ pub(crate) struct Data {
     is_plain: bool,
 }
 
-// SAFETY: who moves it to another thread says that the place may be used there: who has the engine.
-unsafe impl Send for Data {}
-
 impl Data {
     /// `None`: there are none, or more than `bytes_max`, or they have no length.
     pub(crate) fn of(
@@ -76,7 +73,7 @@ impl Data {
     /// The place is there, and nobody else uses it.
     pub(crate) unsafe fn put(&self, mpi: &Mpi, abi: &Abi, words: &[u64]) -> bool {
         let from: *const u8 = words.as_ptr().cast();
-        if words.len() * size_of::<u64>() < self.bytes {
+        if size_of_val(words) < self.bytes {
             return false;
         }
         if self.is_plain {

@@ -5,7 +5,7 @@
 //! is sound because nothing that the library keeps remembers which thread has opened it. Nobody holds the lock in a call of the MPI.
 
 use crate::helper::Helper;
-use crate::pending::Pending;
+use crate::started::Pending;
 use crate::{say, settings};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -105,9 +105,11 @@ pub(crate) fn lock() -> Held {
     Held(guard)
 }
 
-/// The engine, if nobody has it.
-pub(crate) fn try_lock() -> Option<Held> {
-    ENGINE.try_lock().ok().map(Held)
+/// Makes progress if nobody has the engine, and says whether there is something to do soon.
+fn look() -> Option<bool> {
+    let engine = ENGINE.try_lock().ok().map(Held)?;
+    engine.progress();
+    Some(engine.is_busy())
 }
 
 /// Whether anything that was started is pending.
@@ -192,7 +194,7 @@ impl Engine {
         self.next_group += 1;
         self.groups.insert(number, Rc::new(group));
         if self.helper.is_none() {
-            self.helper = Helper::start();
+            self.helper = Helper::start(look);
         }
         Ok(number)
     }

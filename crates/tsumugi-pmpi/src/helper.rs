@@ -4,7 +4,6 @@
 //! restarted and others ask what came of it. And what was started without waiting goes on, though the program waits for a message by
 //! the MPI. The thread sleeps between looks, and calls nothing of the MPI's: how many threads may do so is the program's choice.
 
-use crate::engine;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,12 +33,13 @@ struct State {
 }
 
 impl Helper {
-    /// `None`: the system has no thread for it, and progress is made by calls alone.
-    pub(crate) fn start() -> Option<Helper> {
+    /// Begins to call `look`, which makes progress and says whether there is more to do soon; `None`: somebody else does. `None` of this:
+    /// the system has no thread for it, and progress is made by calls alone.
+    pub(crate) fn start(look: fn() -> Option<bool>) -> Option<Helper> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("tsumugi-pmpi".to_owned());
-        match builder.spawn(move || of_thread.run()) {
+        match builder.spawn(move || of_thread.run(look)) {
             Ok(thread) => Some(Helper { shared, thread: Some(thread) }),
             Err(error) => {
                 crate::say::warn(format_args!("no thread for progress: {error}; see `ulimit -u`"));
@@ -73,7 +73,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(&self, look: fn() -> Option<bool>) {
         let mut is_busy = true;
         loop {
             let mut state = self.lock();
@@ -87,11 +87,7 @@ impl Shared {
                 return;
             }
             drop(state);
-            // Who has the engine makes progress.
-            if let Some(engine) = engine::try_lock() {
-                engine.progress();
-                is_busy = engine.is_busy();
-            }
+            is_busy = look().unwrap_or(is_busy);
         }
     }
 }

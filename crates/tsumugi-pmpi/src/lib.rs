@@ -10,8 +10,9 @@
 //! | `exports` | the functions that programs call |
 //! | `collective`, `pending`, `requests` | collectives that wait; those that were started; waiting for requests |
 //! | `communicator`, `setup` | what is known of a communicator, and how its ranks come to a group |
-//! | `data`, `reduction` | a program's data as bytes; types and operations |
 //! | `engine`, `helper` | the endpoint and the groups of a process; the thread that makes progress for them now and then |
+//! | `started` | what was started, and what is to be done when it is complete |
+//! | `data`, `reduction` | a program's data as bytes; types and operations |
 //! | `settings`, `say` | what users set; what they are told |
 //! | `mpi`, `abi`, `library` | the MPI's own functions; what interfaces differ in; the library that has them |
 
@@ -30,6 +31,7 @@ mod requests;
 mod say;
 mod settings;
 mod setup;
+mod started;
 
 /// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
 /// node of a job.

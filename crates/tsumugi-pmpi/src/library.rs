@@ -1,6 +1,5 @@
 //! The MPI library of this process, found when it is first needed: nothing is linked with one.
 
-use crate::abi::Kind;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
@@ -44,19 +43,6 @@ impl Library {
     pub(crate) fn variable(&self, name: &CStr) -> Option<usize> {
         let everywhere = Library { handle: libc::RTLD_DEFAULT };
         everywhere.symbol(name).or_else(|| self.symbol(name))
-    }
-
-    /// Whose binary interface it has. `version` is what it says of itself.
-    pub(crate) fn kind(&self, version: &str) -> Option<Kind> {
-        if self.symbol(c"ompi_mpi_comm_world").is_some() {
-            return Some(Kind::OpenMpi);
-        }
-        let file = self.file();
-        if file.rsplit('/').next().is_some_and(|name| name.starts_with("libmpi_abi.")) {
-            return Some(Kind::Standard);
-        }
-        let of_mpich = ["MPICH", "Intel(R) MPI", "MVAPICH"];
-        of_mpich.into_iter().any(|name| version.contains(name)).then_some(Kind::Mpich)
     }
 
     /// The file that the MPI's functions are in.

@@ -3,7 +3,7 @@
 //! Handles are passed as `usize`, whatever they are to the MPI: in the registers that arguments are in, an `int` is the lower half
 //! of it. Where the MPI writes a handle there is room for either, cleared before, and hosts are little-endian.
 
-use crate::abi::Abi;
+use crate::abi::{Abi, Kind};
 use crate::library::Library;
 use crate::say;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -128,7 +128,7 @@ impl Mpi {
             };
             let mut mpi = Mpi { functions: Functions::of(&library), abi: None };
             let version = mpi.version();
-            mpi.abi = library.kind(&version).and_then(|kind| Abi::of(kind, &library));
+            mpi.abi = Kind::of(&library, &version).and_then(|kind| Abi::of(kind, &library));
             match &mut mpi.abi {
                 Some(abi) => {
                     let size_of = mpi.functions.type_size;

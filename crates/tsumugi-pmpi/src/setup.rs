@@ -1,7 +1,6 @@
 //! How the ranks of a communicator come to a group, all together, by the MPI's own collectives.
 
 use crate::abi::Abi;
-use crate::communicator::{Node, Taken};
 use crate::engine::{self, Reached};
 use crate::mpi::Mpi;
 use crate::{say, settings};
@@ -11,6 +10,28 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// A communicator whose collectives are done here.
+pub(crate) struct Taken {
+    /// The group of one rank of each node; `None`: this rank is not the one.
+    pub(crate) group: Option<u64>,
+    /// The ranks of this node, where there are several on any.
+    pub(crate) node: Option<Node>,
+    /// This rank.
+    pub(crate) rank: u32,
+    /// Of each rank its node's number in the group, and its rank in its node.
+    pub(crate) places: Vec<(u32, u32)>,
+}
+
+/// The ranks of a node.
+pub(crate) struct Node {
+    /// Their communicator.
+    pub(crate) comm: usize,
+    /// This node's number in the group.
+    pub(crate) number: u32,
+    /// This rank among them.
+    pub(crate) rank: u32,
+}
 
 /// What each rank tells the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
