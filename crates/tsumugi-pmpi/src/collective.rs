@@ -20,9 +20,6 @@ use tsumugi::collective::{Element, Reduction};
 pub(crate) const BROADCAST_BYTES_MAX: usize = 16 << 10;
 /// Longest data that are reduced here, bytes: on four nodes up to here the MPIs take longer, or as long.
 pub(crate) const REDUCTION_BYTES_MAX: usize = 1 << 20;
-/// The tag of messages that are looked for so that the MPI makes progress; every MPI has it.
-const LOOK_TAG: c_int = 32767;
-
 /// What a reduction is called with.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduce {
@@ -112,12 +109,8 @@ impl Call<'_> {
         }
     }
 
-    /// Has the MPI make progress.
     fn look(&self) {
-        let mut flag = 0;
-        let ignored = ptr::without_provenance_mut(self.abi.status_ignore);
-        // SAFETY: a communicator of the program's, and room for a flag. Nothing is received.
-        unsafe { self.mpi.iprobe(self.abi.any_source, LOOK_TAG, self.comm, &raw mut flag, ignored) };
+        self.mpi.make_progress(self.abi, self.comm);
     }
 
     fn barrier(&self) -> Result<(), String> {

@@ -114,6 +114,8 @@ pub(crate) struct Mpi {
     pub(crate) abi: Option<Abi>,
 }
 
+/// The tag of messages that are looked for so that the MPI makes progress; every MPI has it.
+const LOOK_TAG: c_int = 32767;
 /// Longest text of a library's version, bytes: of those that are known MPICH's is the longest, 8 KiB.
 const VERSION_BYTES_MAX: usize = 16 << 10;
 
@@ -153,6 +155,14 @@ impl Mpi {
         // SAFETY: there is room for the longest.
         unsafe { self.get_library_version(text.as_mut_ptr().cast(), &raw mut length) };
         CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Has the MPI make progress: others may wait for what it has to send again or to take in. Nothing is received.
+    pub(crate) fn make_progress(&self, abi: &Abi, comm: usize) {
+        let mut flag = 0;
+        let ignored = std::ptr::without_provenance_mut(abi.status_ignore);
+        // SAFETY: a communicator of the program's, and room for a flag.
+        unsafe { self.iprobe(abi.any_source, LOOK_TAG, comm, &raw mut flag, ignored) };
     }
 
     /// The class of errors that are no other.

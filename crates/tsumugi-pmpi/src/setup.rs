@@ -51,6 +51,9 @@ static SEEKING: AtomicBool = AtomicBool::new(false);
 /// How often it is tried that all of a communicator look for one at once.
 const ATTEMPTS_MAX: u32 = 50;
 
+/// Between two looks after the MPI's progress meanwhile.
+const PAUSE: Duration = Duration::from_micros(200);
+
 /// Bytes of an offer.
 const OFFER_BYTES: usize = 32;
 
@@ -256,7 +259,7 @@ impl SettingUp<'_> {
             let is_free = SEEKING.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             let are_free = self.least([u8::from(is_free), 0]).is_some_and(|(free, _)| free == 1);
             let has_box = match group.filter(|_| are_free) {
-                Some(group) => engine::lock().use_switch_box(group),
+                Some(group) => self.use_switch_box(group),
                 None => Ok(false),
             };
             if is_free {
@@ -271,6 +274,20 @@ impl SettingUp<'_> {
             ));
         }
         Some(Ok(false))
+    }
+
+    /// Looking for a box waits for others, who may wait for what the MPI here has to send again: so another thread does it, while
+    /// this one has the MPI make progress.
+    fn use_switch_box(&self, group: u64) -> Result<bool, String> {
+        std::thread::scope(|scope| {
+            let look = move || engine::lock().use_switch_box(group);
+            let Ok(seeking) = std::thread::Builder::new().spawn_scoped(scope, look) else { return look() };
+            while !seeking.is_finished() {
+                self.mpi.make_progress(self.abi, self.comm);
+                std::thread::sleep(PAUSE);
+            }
+            seeking.join().unwrap_or_else(|_| Err("looking for a box has failed".to_owned()))
+        })
     }
 
     /// The least of what all say first, and the greatest of what they say second.
