@@ -108,6 +108,9 @@ fn a_switch_box_counts_for_unmodified_programs() {
             let (well, said) = mpi.run(&["--collectives", "--name", lab.name()], &LOG, &[program.path()]);
             assert!(well && said.contains("taken: ok"), "{}, {compiler}: {said}", mpi.name);
             assert!(said.contains("4 ranks on 4 nodes, by a switch box"), "{said}");
+            if (mpi.name, compiler) != ("mpich", "mpicc") {
+                continue;
+            }
             // What is lost comes again, though the ranks are elsewhere.
             let lossy = [LOG[0], ("FI_TSUMUGI_FAULTS", "loss=1%")];
             let options = ["--collectives", "--name", lab.name()];

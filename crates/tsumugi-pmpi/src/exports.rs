@@ -85,7 +85,10 @@ exports! {
                 let of = (data, count, abi.handle(datatype));
                 collective::broadcast(mpi, abi, of, root, abi.handle(comm))
             },
-            |mpi| mpi.bcast_c(data, count, datatype, root, comm),
+            |mpi| match mpi.small(count) {
+                Some(count) => mpi.bcast(data, count, datatype, root, comm),
+                None => mpi.bcast_c(data, count, datatype, root, comm),
+            },
         )
     }
 
@@ -109,7 +112,10 @@ exports! {
                 let reduce = reduce(abi, from, to, count, datatype, operation);
                 collective::allreduce(mpi, abi, reduce, abi.handle(comm))
             },
-            |mpi| mpi.allreduce_c(from, to, count, datatype, operation, comm),
+            |mpi| match mpi.small(count) {
+                Some(count) => mpi.allreduce(from, to, count, datatype, operation, comm),
+                None => mpi.allreduce_c(from, to, count, datatype, operation, comm),
+            },
         )
     }
 
@@ -136,7 +142,10 @@ exports! {
                 let of = (data, count, abi.handle(datatype));
                 pending::broadcast(mpi, abi, of, root, abi.handle(comm), request)
             },
-            |mpi| mpi.ibcast_c(data, count, datatype, root, comm, request),
+            |mpi| match mpi.small(count) {
+                Some(count) => mpi.ibcast(data, count, datatype, root, comm, request),
+                None => mpi.ibcast_c(data, count, datatype, root, comm, request),
+            },
         )
     }
 
@@ -160,7 +169,10 @@ exports! {
                 let reduce = reduce(abi, from, to, count, datatype, operation);
                 pending::allreduce(mpi, abi, reduce, abi.handle(comm), request)
             },
-            |mpi| mpi.iallreduce_c(from, to, count, datatype, operation, comm, request),
+            |mpi| match mpi.small(count) {
+                Some(count) => mpi.iallreduce(from, to, count, datatype, operation, comm, request),
+                None => mpi.iallreduce_c(from, to, count, datatype, operation, comm, request),
+            },
         )
     }
 

@@ -165,6 +165,12 @@ impl Mpi {
         unsafe { self.iprobe(abi.any_source, LOOK_TAG, comm, &raw mut flag, ignored) };
     }
 
+    /// The count as the functions of before MPI 4 take it, if the MPI has no others. Programs that look for those with large counts
+    /// find ours.
+    pub(crate) fn small(&self, count: i64) -> Option<c_int> {
+        c_int::try_from(count).ok().filter(|_| self.functions.bcast_c.is_none())
+    }
+
     /// The class of errors that are no other.
     pub(crate) fn err_other(&self) -> c_int {
         self.abi.as_ref().map_or(16, |abi| abi.err_other)
