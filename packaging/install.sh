@@ -30,6 +30,7 @@ list() {
 bin/tsumugi
 bin/tsumugi-mpiexec
 lib/tsumugi/libtsumugi-fi.so
+lib/tsumugi/libtsumugi-pmpi.so
 lib/systemd/system/tsumugi-up@.service
 lib/udev/rules.d/80-tsumugi.rules
 share/bash-completion/completions/tsumugi
@@ -54,17 +55,19 @@ put_with_paths() { # FROM TO
 }
 
 install_all() {
-    for file in tsumugi tsumugi-mpiexec libtsumugi_fi.so; do
+    for file in tsumugi tsumugi-mpiexec libtsumugi_fi.so libtsumugi_pmpi.so; do
         if [ ! -e "$BUILT/$file" ]; then
             echo "install: there is no $BUILT/$file: run \`make build\` first, as the user who has Rust" >&2
             exit 1
         fi
     done
     # Taken away first: what runs keeps the file that it has.
-    rm -f "$root/bin/tsumugi" "$root/bin/tsumugi-mpiexec" "$root/lib/tsumugi/libtsumugi-fi.so"
+    rm -f "$root/bin/tsumugi" "$root/bin/tsumugi-mpiexec" "$root/lib/tsumugi/libtsumugi-fi.so" \
+        "$root/lib/tsumugi/libtsumugi-pmpi.so"
     put 755 "$BUILT/tsumugi" bin/tsumugi
     put 755 "$BUILT/tsumugi-mpiexec" bin/tsumugi-mpiexec
     put 644 "$BUILT/libtsumugi_fi.so" lib/tsumugi/libtsumugi-fi.so
+    put 644 "$BUILT/libtsumugi_pmpi.so" lib/tsumugi/libtsumugi-pmpi.so
     put_with_paths "$here/tsumugi-up@.service" lib/systemd/system/tsumugi-up@.service
     put_with_paths "$here/80-tsumugi.rules" lib/udev/rules.d/80-tsumugi.rules
     put 644 "$here/../tools/wireshark/tsumugi.lua" share/tsumugi/tsumugi.lua

@@ -46,16 +46,18 @@ pub(crate) fn wheel(quick: bool) -> bool {
         (vec!["zigbuild", "--release", "--target", &oldest], format!("{triple}/release"), zig)
     };
     let built = into.join(built);
-    if !run("cargo", &[&build[..], &["--package", "tsumugi-ofi"]].concat(), &environment) {
+    let packages = ["--package", "tsumugi-ofi", "--package", "tsumugi-pmpi"];
+    if !run("cargo", &[&build[..], &packages].concat(), &environment) {
         return false;
     }
     let lies_in = root().join("packaging/python/data/data/lib/tsumugi");
-    let from = built.join("libtsumugi_fi.so");
-    if let Err(error) =
-        fs::create_dir_all(&lies_in).and_then(|()| fs::copy(&from, lies_in.join("libtsumugi-fi.so")))
+    for (from, to) in [("libtsumugi_fi.so", "libtsumugi-fi.so"), ("libtsumugi_pmpi.so", "libtsumugi-pmpi.so")]
     {
-        eprintln!("xtask: copying {} into {}: {error}", from.display(), lies_in.display());
-        return false;
+        let from = built.join(from);
+        if let Err(error) = fs::create_dir_all(&lies_in).and_then(|()| fs::copy(&from, lies_in.join(to))) {
+            eprintln!("xtask: copying {} into {}: {error}", from.display(), lies_in.display());
+            return false;
+        }
     }
     let out = text(&folder);
     let made = ["-C", "packaging/python", &maturin, "build", "--strip", "--out", &out];
@@ -71,7 +73,12 @@ pub(crate) fn deb() -> bool {
     if !run("sh", &["packaging/install.sh", "install"], &environment) {
         return false;
     }
-    let files = ["usr/bin/tsumugi", "usr/bin/tsumugi-mpiexec", "usr/lib/tsumugi/libtsumugi-fi.so"];
+    let files = [
+        "usr/bin/tsumugi",
+        "usr/bin/tsumugi-mpiexec",
+        "usr/lib/tsumugi/libtsumugi-fi.so",
+        "usr/lib/tsumugi/libtsumugi-pmpi.so",
+    ];
     let files = files.map(|file| format!("packaging/stage/{file}"));
     if !run("strip", &[&["--strip-debug"][..], &files.each_ref().map(String::as_str)].concat(), &[]) {
         return false;

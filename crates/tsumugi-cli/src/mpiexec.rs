@@ -3,7 +3,7 @@
 use clap::Parser;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tsumugi_mpi::installation::{self, Installation, UnknownMpi};
 use tsumugi_mpi::nodes::{HostFileError, Named};
@@ -26,9 +26,11 @@ Examples:
   tsumugi-mpiexec -hosts n0,n1 -n 2 ./program           MPICH, Intel MPI
   tsumugi-mpiexec --host n0,n1 -n 2 ./program           Open MPI
   tsumugi-mpiexec --over tcp -f hosts -n 8 ./program    the same MPI without Tsumugi, to compare with
+  tsumugi-mpiexec --collectives -n 8 ./program          barriers, broadcasts and reductions by Tsumugi itself
   eval \"$(tsumugi-mpiexec --export)\"; srun --mpi=pmi2 ./program    the environment alone: MPICH; Open MPI by --mpi=pmix
 
-Is it used? FI_LOG_LEVEL=info tsumugi-mpiexec … says for each rank which NICs and which paths it uses.
+Is it used? FI_LOG_LEVEL=info tsumugi-mpiexec … says for each rank which NICs and which paths it uses; of --collectives \
+TSUMUGI_COLLECTIVES_LOG=info says who does them, and how many were done.
 
 Exit codes: the job's own; 1 if it was not started, 2 wrong usage.";
 
@@ -42,6 +44,10 @@ pub(crate) struct Arguments {
     /// What carries the messages between nodes.
     #[arg(long, value_name = "WHAT", default_value = "tsumugi")]
     over: Transport,
+    /// Have MPI_Barrier, MPI_Bcast and MPI_Allreduce, and their forms that do not wait, done by Tsumugi between nodes, counted by a switch
+    /// box where there is one. The program stays as it is (LD_PRELOAD); the MPI does what is left.
+    #[arg(long)]
+    collectives: bool,
     /// Do not ask the nodes whether they have what it takes.
     #[arg(long)]
     no_check: bool,
@@ -82,10 +88,14 @@ enum StartError {
     NoTransport(#[from] NoSuchTransport),
     #[error(transparent)]
     HostFile(#[from] HostFileError),
-    #[error("cannot read the provider {}: {why}", file.display())]
+    #[error("cannot read {}: {why}", file.display())]
     Unreadable { file: PathBuf, why: std::io::Error },
     #[error("{} is no provider of Tsumugi's", .0.display())]
     NoneOfOurs(PathBuf),
+    #[error("{} is no PMPI library of Tsumugi's", .0.display())]
+    NoLibrary(PathBuf),
+    #[error("{} speaks another version of the protocol than the provider; install one version of Tsumugi", .0.display())]
+    OtherVersion(PathBuf),
     #[error("cannot run {}: {why}", mpiexec.display())]
     NotRun { mpiexec: PathBuf, why: std::io::Error },
 }
@@ -108,27 +118,37 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     let is_ours = arguments.over == Transport::Tsumugi;
     let folder = if is_ours { provider::folder()? } else { PathBuf::new() };
     let mut settings = Settings::of(mpi.vendor, arguments.over, &folder)?;
+    let mut files: Vec<PathBuf> = is_ours.then(|| folder.join(provider::FILE)).into_iter().collect();
+    if arguments.collectives {
+        let file = provider::collectives()?;
+        settings.load_collectives(mpi.vendor, &file);
+        files.push(file);
+    }
     if arguments.export {
         settings.to_set().for_each(|(name, value)| println!("export {name}={}", quoted(value)));
+        if let Some(list) = &settings.preload {
+            println!("export LD_PRELOAD={}", quoted(list));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if std::env::var_os("SLURM_JOB_ID").is_some() {
         settings.suit_slurm(mpi.vendor);
     }
-    if is_ours && !arguments.no_check && !arguments.dry_run {
-        let file = folder.join(provider::FILE);
-        let protocol = match provider::protocol_of(&file) {
-            Ok(Some(protocol)) => protocol,
-            Ok(None) => return Err(StartError::NoneOfOurs(file)),
-            Err(why) => return Err(StartError::Unreadable { file, why }),
-        };
-        let troubles = Named::in_arguments(&arguments.rest)?.check(&mpi, &folder, protocol);
-        for trouble in &troubles {
-            eprintln!("tsumugi-mpiexec: {trouble}");
-        }
-        if !troubles.is_empty() {
-            eprintln!("tsumugi-mpiexec: the job was not started; --no-check starts it all the same");
-            return Ok(ExitCode::FAILURE);
+    if !arguments.no_check && !arguments.dry_run {
+        let protocols =
+            files.iter().map(|file| protocol_of(file)).collect::<Result<Vec<u32>, StartError>>()?;
+        if let Some(&protocol) = protocols.first() {
+            if let Some(other) = protocols.iter().position(|of| *of != protocol) {
+                return Err(StartError::OtherVersion(files.swap_remove(other)));
+            }
+            let troubles = Named::in_arguments(&arguments.rest)?.check(&mpi, &files, protocol);
+            for trouble in &troubles {
+                eprintln!("tsumugi-mpiexec: {trouble}");
+            }
+            if !troubles.is_empty() {
+                eprintln!("tsumugi-mpiexec: the job was not started; --no-check starts it all the same");
+                return Ok(ExitCode::FAILURE);
+            }
         }
     }
     if arguments.dry_run {
@@ -141,6 +161,16 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     command.envs(settings.to_set().cloned()).args(&settings.arguments).args(&arguments.rest);
     let why = command.exec();
     Err(StartError::NotRun { mpiexec: mpi.mpiexec, why })
+}
+
+/// The version of the protocol that a file of ours speaks.
+fn protocol_of(file: &Path) -> Result<u32, StartError> {
+    match provider::protocol_of(file) {
+        Ok(Some(protocol)) => Ok(protocol),
+        Ok(None) if file.ends_with(provider::COLLECTIVES) => Err(StartError::NoLibrary(file.to_owned())),
+        Ok(None) => Err(StartError::NoneOfOurs(file.to_owned())),
+        Err(why) => Err(StartError::Unreadable { file: file.to_owned(), why }),
+    }
 }
 
 /// The MPI that is named, or else the first that is found; one that can do what is asked.

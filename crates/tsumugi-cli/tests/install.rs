@@ -59,7 +59,9 @@ fn what_is_installed_works_from_there_and_goes_again() {
         symlink(program, built.path().join(name)).unwrap();
     }
     // It is found by its words, and not loaded.
-    fs::write(built.path().join("libtsumugi_fi.so"), "tsumugi wire protocol 1\0").unwrap();
+    for library in ["libtsumugi_fi.so", "libtsumugi_pmpi.so"] {
+        fs::write(built.path().join(library), "tsumugi wire protocol 1\0").unwrap();
+    }
     for _ in 0..2 {
         succeed(&mut script(built.path(), prefix.path(), "install"));
     }
@@ -67,6 +69,7 @@ fn what_is_installed_works_from_there_and_goes_again() {
     for file in [
         "bin/tsumugi",
         "etc/tsumugi/up.toml",
+        "lib/tsumugi/libtsumugi-pmpi.so",
         "lib/systemd/system/tsumugi-up@.service",
         "share/bash-completion/completions/tsumugi",
         "share/man/man1/tsumugi-up.1",

@@ -203,6 +203,15 @@ fn it_says_what_it_would_do() {
     let said = run(&["--export"]);
     assert!(said.contains("export FI_PROVIDER=tsumugi\n"), "{said}");
     assert!(run(&["--over", "ucx", "--export"]).contains("export UCX_TLS=tcp,self\n"));
+    // Ranks load the PMPI library; there has to be one.
+    let program = ["--collectives", "-n", "2", "./a"];
+    let file = mpich.path().join("libtsumugi-pmpi.so");
+    fs::write(&file, "tsumugi wire protocol 1\0").unwrap();
+    let preload = |words: &[&str]| run(&[&["--over", "tcp"], words].concat());
+    let said = preload(&[&["--dry-run"], &program[..]].concat());
+    assert!(said.contains(&format!("/mpiexec -genv LD_PRELOAD {} -n 2 ./a", file.display())), "{said}");
+    let said = preload(&["--collectives", "--export"]);
+    assert!(said.contains(&format!("export LD_PRELOAD={}\n", file.display())), "{said}");
     // The launcher's own srun is not that of a program.
     let [dry, export] = [&["--dry-run", "./a"][..], &["--export"]].map(|words| run_in(Some("7"), words));
     assert!(dry.contains("SLURM_MPI_TYPE=none \\\n") && !export.contains("SLURM"), "{dry}{export}");

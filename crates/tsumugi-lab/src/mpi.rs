@@ -140,6 +140,8 @@ pub struct Job<'a> {
     pub programs: &'a Path,
     /// What carries messages between nodes.
     pub over: Transport,
+    /// Whether collectives are done by our PMPI library.
+    pub collectives: bool,
     /// How many ranks, dealt out to the nodes in turn.
     pub ranks: u32,
     /// Environment variables of every rank, beside those that this process has.
@@ -165,7 +167,10 @@ impl Job<'_> {
             Transport::Tsumugi => provider::folder()?,
             Transport::Tcp | Transport::Ucx => PathBuf::new(),
         };
-        let told = Settings::of(self.mpi.vendor(), self.over, &folder)?;
+        let mut told = Settings::of(self.mpi.vendor(), self.over, &folder)?;
+        if self.collectives {
+            told.load_collectives(self.mpi.vendor(), &provider::collectives()?);
+        }
         command.envs(told.to_set().cloned()).envs(self.settings.iter().copied());
         command.args(told.arguments);
         let count = self.ranks.to_string();

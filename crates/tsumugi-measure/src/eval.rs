@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 pub mod bonding;
+mod collectives;
 pub mod mpi;
 
 /// Options of this command.
@@ -18,6 +19,8 @@ enum Command {
     Bonding(Box<bonding::Arguments>),
     /// MPI: what two ranks get over Tsumugi, beside the same MPI over TCP.
     Mpi(mpi::Arguments),
+    /// MPI's collectives: what a program gains by `tsumugi-mpiexec --collectives`, by messages and by a switch box.
+    Collectives(collectives::Arguments),
     /// Sends to several receivers at once: a part of `bonding`, run in a node of its lab.
     #[command(hide = true)]
     Source(bonding::source::SourceOptions),
@@ -33,6 +36,7 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
     match arguments.command {
         Command::Bonding(arguments) => bonding::run(&arguments),
         Command::Mpi(arguments) => mpi::run(&arguments),
+        Command::Collectives(arguments) => collectives::run(&arguments),
         Command::Source(options) => bonding::source::run(&options),
         Command::Sink(options) => bonding::sink::run(&options),
     }

@@ -62,21 +62,24 @@ pub enum Trouble {
         /// What that said.
         why: String,
     },
-    /// The provider is not where it is here.
+    /// The provider, or the PMPI library, is not where it is here.
     #[error("{host} has no {}; install Tsumugi there as here, or share the folder", .file.display())]
     NoProvider {
         /// Its name.
         host: String,
-        /// Where the provider is here.
+        /// Where it is here.
         file: PathBuf,
     },
-    /// The provider there is another.
+    /// It is another there.
     #[error(
-        "{host} has a provider that speaks version {theirs} of the protocol, and the one here speaks {ours}; install the same version of Tsumugi on all nodes"
+        "{host} has a {} that speaks version {theirs} of the protocol, and the one here speaks {ours}; install the same version of Tsumugi on all nodes",
+        name_of(file)
     )]
     OtherVersion {
         /// Its name.
         host: String,
+        /// Where it is here.
+        file: PathBuf,
         /// The version there; 0 if the file has none.
         theirs: u32,
         /// The version here.
@@ -90,6 +93,11 @@ pub enum Trouble {
         /// The program of the MPI that starts ranks on a node.
         program: PathBuf,
     },
+}
+
+/// What a file of ours is called where nodes are spoken of.
+fn name_of(file: &Path) -> &'static str {
+    if file.ends_with(provider::COLLECTIVES) { "PMPI library" } else { "provider" }
 }
 
 impl Named {
@@ -200,11 +208,12 @@ impl Named {
         }
     }
 
-    /// What is wrong with these nodes, in the order of their names, each asked at once.
+    /// What is wrong with these nodes, in the order of their names, each asked at once: whether it has these files of ours, which speak
+    /// this version of the protocol here.
     #[must_use]
-    pub fn check(&self, mpi: &Installation, folder: &Path, ours: u32) -> Vec<Trouble> {
+    pub fn check(&self, mpi: &Installation, files: &[PathBuf], ours: u32) -> Vec<Trouble> {
         let Some(agent) = &self.agent else { return Vec::new() };
-        let question = Question { mpi, file: folder.join(provider::FILE), ours };
+        let question = Question { mpi, files, ours };
         let hosts: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
         match agent {
             Agent::Srun(srun) => question.ask_by_step(srun, &hosts),
@@ -239,8 +248,8 @@ fn is_program(word: &OsStr) -> bool {
 /// What nodes are asked.
 struct Question<'a> {
     mpi: &'a Installation,
-    /// The provider.
-    file: PathBuf,
+    /// The provider, the PMPI library, or both.
+    files: &'a [PathBuf],
     ours: u32,
 }
 
@@ -262,12 +271,16 @@ impl Question<'_> {
         if self.mpi.vendor == Vendor::OpenMpi {
             has_mpi += " || command -v prted >/dev/null || command -v orted >/dev/null";
         }
-        let file = quoted(self.file.as_os_str());
         let mark = provider::MARK;
-        format!(
-            "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
-             else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; else echo '{ANSWER}no mpi'; fi"
-        )
+        let of_file = |file: &PathBuf| {
+            let file = quoted(file.as_os_str());
+            format!(
+                "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
+                 else echo '{ANSWER}none'; fi; "
+            )
+        };
+        let of_files: String = self.files.iter().map(of_file).collect();
+        format!("{of_files}if {has_mpi}; then echo '{ANSWER}mpi'; else echo '{ANSWER}no mpi'; fi")
     }
 
     /// What is wrong with a node, if anything.
@@ -330,9 +343,9 @@ impl Question<'_> {
     fn understand(&self, host: &str, said: &str) -> Option<Option<Trouble>> {
         let answers: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(ANSWER)).collect();
         let host = host.to_owned();
-        let first = *answers.first()?;
-        // It comes last.
-        match *answers.last()? {
+        // The MPI comes last.
+        let (last, of_files) = answers.split_last()?;
+        match *last {
             "mpi" => {}
             "no mpi" => {
                 let [program, _] = self.starters();
@@ -340,11 +353,16 @@ impl Question<'_> {
             }
             _ => return None,
         }
-        let Some(theirs) = first.strip_prefix(provider::MARK).and_then(|number| number.parse().ok()) else {
-            return Some(Some(Trouble::NoProvider { host, file: self.file.clone() }));
-        };
         let ours = self.ours;
-        Some((theirs != ours).then_some(Trouble::OtherVersion { host, theirs, ours }))
+        let trouble = |(file, answer): (&PathBuf, &&str)| {
+            let (host, file) = (host.clone(), file.clone());
+            match answer.strip_prefix(provider::MARK).and_then(|number| number.parse().ok()) {
+                None => Some(Trouble::NoProvider { host, file }),
+                Some(theirs) if theirs != ours => Some(Trouble::OtherVersion { host, file, theirs, ours }),
+                Some(_) => None,
+            }
+        };
+        (of_files.len() == self.files.len()).then(|| self.files.iter().zip(of_files).find_map(trouble))
     }
 }
 
@@ -474,7 +492,8 @@ mod tests {
             fs::write(own.join(name), "").unwrap();
             executable(&own.join(name));
         }
-        let question = Question { mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
+        let files = [own.join(provider::FILE)];
+        let question = Question { mpi: &mpi, files: &files, ours: 7 };
         // By a shell, which may run what another thread has just written.
         let by_shell = question.ask_by_shell(&format!("sh {}", link.display()), "n1");
         let by_step = question.ask_by_step(srun.as_os_str(), &["n0", "n1", "n10"]);
@@ -525,7 +544,7 @@ mod tests {
             [("/nonexistent/ssh", "No such file"), ("false", "exit status: 1"), ("true", "answers nothing")]
         {
             let named = Named { hosts: ["n1".to_owned()].into(), agent: shell(agent) };
-            let troubles = named.check(&mpi, Path::new("/x"), 1);
+            let troubles = named.check(&mpi, &["/x/it".into()], 1);
             let [trouble] = &troubles[..] else { panic!("{troubles:?}") };
             let text = trouble.to_string();
             assert!(text.contains(reason) && text.contains("ssh-copy-id n1"), "{text}");
@@ -533,7 +552,7 @@ mod tests {
         // An allocation need not have room for a question.
         for srun in ["/nonexistent/srun", "false", "true"] {
             let named = Named { hosts: ["n1".to_owned()].into(), agent: Some(Agent::Srun(srun.into())) };
-            assert_eq!(named.check(&mpi, Path::new("/x"), 1), []);
+            assert_eq!(named.check(&mpi, &["/x/it".into()], 1), []);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Our libfabric provider as a file.
+//! Our libfabric provider as a file, and the PMPI library beside it.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 
 /// What the file is called: libfabric takes no other name.
 pub const FILE: &str = "libtsumugi-fi.so";
+/// The PMPI library, which does programs' collectives.
+pub const COLLECTIVES: &str = "libtsumugi-pmpi.so";
 /// What precedes the version of the protocol in the file.
 pub const MARK: &str = "tsumugi wire protocol ";
 /// The variable that names the folder to libfabric.
 pub const PATH: &str = "FI_PROVIDER_PATH";
 
-/// What cargo calls what it builds.
-const BUILT: &str = "libtsumugi_fi.so";
+/// What cargo calls what it builds of a file.
+fn built_as(file: &str) -> String {
+    file.replace('-', "_")
+}
 
 /// Why there is no provider.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +34,9 @@ pub enum NoProvider {
     /// A folder that was named has none.
     #[error("there is no {FILE} in {}, which {PATH} names", .0.display())]
     NotWhereNamed(PathBuf),
+    /// The PMPI library is in none of the folders where it may be.
+    #[error("{COLLECTIVES} is in none of {}; install Tsumugi as a whole, of this version", list(.0))]
+    NoCollectives(Vec<PathBuf>),
     /// What was built cannot be given the name that libfabric wants.
     #[error("linking the provider in {}: {cause}", folder.display())]
     NotLinked {
@@ -52,20 +59,47 @@ pub fn folder() -> Result<PathBuf, NoProvider> {
     if let Some(named) = env::var_os(PATH).filter(|named| !named.is_empty()) {
         return named_folder(&named);
     }
-    let program = env::current_exe().unwrap_or_default();
-    let own = program.parent().unwrap_or(Path::new("")).to_owned();
-    if let Some(folder) = built(&own)? {
+    let own = own_folder();
+    if let Some(folder) = built(&own, FILE)? {
         return Ok(folder);
     }
-    let installed = own.parent().map(|prefix| prefix.join("lib/tsumugi"));
-    let places: Vec<PathBuf> = installed
-        .into_iter()
-        .chain(["/usr/local/lib/tsumugi", "/usr/lib/tsumugi"].map(PathBuf::from))
-        .collect();
+    let places = installed(&own);
     match places.iter().find(|place| place.join(FILE).exists()) {
         Some(place) => Ok(place.clone()),
         None => Err(NoProvider::Nowhere(places)),
     }
+}
+
+/// The PMPI library: in a folder that the environment names for the provider, or installed or built with this program.
+///
+/// # Errors
+/// [`NoProvider`]
+pub fn collectives() -> Result<PathBuf, NoProvider> {
+    let own = own_folder();
+    let named = env::var_os(PATH).unwrap_or_default();
+    let mut places: Vec<PathBuf> =
+        env::split_paths(&named).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    if let Some(file) = places.iter().map(|folder| folder.join(COLLECTIVES)).find(|file| file.exists()) {
+        return Ok(file);
+    }
+    if let Some(folder) = built(&own, COLLECTIVES)? {
+        return Ok(folder.join(COLLECTIVES));
+    }
+    places.extend(installed(&own));
+    let found = places.iter().map(|place| place.join(COLLECTIVES)).find(|file| file.exists());
+    found.ok_or(NoProvider::NoCollectives(places))
+}
+
+/// Where this program is.
+fn own_folder() -> PathBuf {
+    let program = env::current_exe().unwrap_or_default();
+    program.parent().unwrap_or(Path::new("")).to_owned()
+}
+
+/// The folders where it may be installed for a program that is there.
+fn installed(own: &Path) -> Vec<PathBuf> {
+    let beside = own.parent().map(|prefix| prefix.join("lib/tsumugi"));
+    beside.into_iter().chain(["/usr/local/lib/tsumugi", "/usr/lib/tsumugi"].map(PathBuf::from)).collect()
 }
 
 /// The one of these folders, with `:` between them, that has the provider.
@@ -75,19 +109,19 @@ fn named_folder(named: &OsString) -> Result<PathBuf, NoProvider> {
     folders.find(has).ok_or_else(|| NoProvider::NotWhereNamed(named.into()))
 }
 
-/// A folder for what cargo has built beside a program: a link of the name that libfabric takes.
-fn built(own: &Path) -> Result<Option<PathBuf>, NoProvider> {
+/// A folder for a file that cargo has built beside a program: a link of the name that it has when it is installed.
+fn built(own: &Path, name: &str) -> Result<Option<PathBuf>, NoProvider> {
     // Cargo leaves it in the second one where it was built for tests; the first may then be an older one.
-    let places = ["", "deps"].map(|folder| own.join(folder).join(BUILT));
+    let places = ["", "deps"].map(|folder| own.join(folder).join(built_as(name)));
     let made = |place: &&PathBuf| fs::metadata(place).and_then(|file| file.modified()).ok();
     let Some(file) = places.iter().filter(|place| place.exists()).max_by_key(made) else { return Ok(None) };
     let folder = own.join("libfabric");
-    let link = folder.join(FILE);
+    let link = folder.join(name);
     let make = || {
         fs::create_dir_all(&folder)?;
         if fs::read_link(&link).ok().as_ref() != Some(file) {
             // At once: other jobs may be looking.
-            let scratch = folder.join(format!("link-{}", std::process::id()));
+            let scratch = folder.join(format!("link-{}-{name}", std::process::id()));
             let _ = fs::remove_file(&scratch); // of one that was killed
             symlink(file, &scratch)?;
             fs::rename(&scratch, &link)?;
@@ -135,11 +169,13 @@ mod tests {
     #[test]
     fn what_cargo_built_gets_the_name_that_libfabric_takes() {
         let own = tempfile::tempdir().unwrap();
-        assert_eq!(built(own.path()).unwrap(), None);
-        fs::write(own.path().join(BUILT), "a provider").unwrap();
-        let folder = built(own.path()).unwrap().unwrap();
-        assert_eq!(fs::read_to_string(folder.join(FILE)).unwrap(), "a provider");
-        assert_eq!(built(own.path()).unwrap(), Some(folder));
+        for (name, built_as) in [(FILE, "libtsumugi_fi.so"), (COLLECTIVES, "libtsumugi_pmpi.so")] {
+            assert_eq!(built(own.path(), name).unwrap(), None);
+            fs::write(own.path().join(built_as), name).unwrap();
+            let folder = built(own.path(), name).unwrap().unwrap();
+            assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), name);
+            assert_eq!(built(own.path(), name).unwrap(), Some(folder));
+        }
     }
 
     #[test]

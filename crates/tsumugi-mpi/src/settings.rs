@@ -25,7 +25,13 @@ pub struct Settings {
     pub environment: Vec<(&'static str, OsString)>,
     /// Arguments of the launcher, before all others.
     pub arguments: Vec<OsString>,
+    /// What every rank loads before the MPI, for who starts ranks otherwise (`LD_PRELOAD`). The arguments say so to the launcher, which
+    /// does without it itself.
+    pub preload: Option<OsString>,
 }
+
+/// The variable that names what is loaded first.
+const PRELOAD: &str = "LD_PRELOAD";
 
 /// An MPI that does not know a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +79,26 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+
+    /// Has every rank load the PMPI library before the MPI, and before what the environment has loaded already.
+    pub fn load_collectives(&mut self, vendor: Vendor, file: &Path) {
+        let mut list = file.as_os_str().to_owned();
+        if let Some(had) = std::env::var_os(PRELOAD).filter(|had| !had.is_empty()) {
+            list.push(":");
+            list.push(had);
+        }
+        match vendor {
+            Vendor::Mpich | Vendor::Intel => {
+                self.arguments.extend(["-genv".into(), PRELOAD.into(), list.clone()]);
+            }
+            Vendor::OpenMpi => {
+                let mut assigned = OsString::from(format!("{PRELOAD}="));
+                assigned.push(&list);
+                self.arguments.extend(["-x".into(), assigned]);
+            }
+        }
+        self.preload = Some(list);
     }
 
     /// What a launcher needs within an allocation of Slurm's. MPICH's and Intel's start their proxies by `srun`, and ranks that
@@ -135,6 +161,22 @@ mod tests {
         assert!(pairs.contains(&("-x".into(), "FI_PROVIDER".into())), "{pairs:?}");
         assert!(pairs.contains(&("-x".into(), provider::PATH.into())), "{pairs:?}");
         assert!(pairs.iter().all(|(_, name)| !name.to_string_lossy().starts_with("OMPI_")), "{pairs:?}");
+    }
+
+    #[test]
+    fn ranks_load_the_pmpi_library_and_the_launcher_does_not() {
+        for (vendor, words) in [
+            (Vendor::Mpich, "-genv LD_PRELOAD /lib/t.so"),
+            (Vendor::Intel, "-genv LD_PRELOAD /lib/t.so"),
+            (Vendor::OpenMpi, "-x LD_PRELOAD=/lib/t.so"),
+        ] {
+            let mut settings = Settings::of(vendor, Transport::Tcp, Path::new("")).unwrap();
+            settings.load_collectives(vendor, Path::new("/lib/t.so"));
+            let all: Vec<_> = settings.arguments.iter().map(|word| word.to_string_lossy()).collect();
+            assert!(all.join(" ").contains(words), "{all:?}");
+            assert!(settings.environment.iter().all(|(name, _)| *name != PRELOAD));
+            assert!(settings.preload.unwrap().to_string_lossy().starts_with("/lib/t.so"));
+        }
     }
 
     #[test]

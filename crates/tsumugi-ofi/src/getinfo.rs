@@ -313,7 +313,7 @@ fn candidates(
         }]);
     }
     if let Some(to) = destination {
-        let ip = sockaddr::towards(to).ok_or_else(|| {
+        let ip = nics::towards(to).ok_or_else(|| {
             Refusal::Wrong(format!("this host has no route to {to}: see `ip route get {}`", to.ip()))
         })?;
         // Who talks with this host itself needs nothing but the loopback.
@@ -354,19 +354,7 @@ fn reached_by(settings: &Settings) -> Vec<IpAddr> {
         let why = choice.unused.as_deref().unwrap_or("it is used");
         say!(FI_LOG_INFO, FI_LOG_CORE, "{} of {}: {why}", choice.ip, choice.name);
     }
-    let used = || choices.iter().filter(|choice| choice.unused.is_none()).map(|choice| choice.ip);
-    // What leaves by the default route is what other hosts know this one by; a link-local address is one on one link only.
-    let to_all: [SocketAddr; 2] =
-        [(Ipv4Addr::new(192, 0, 2, 1), 9).into(), (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()];
-    let mut best: Vec<IpAddr> = Vec::new();
-    for to in to_all {
-        let of_family = || used().filter(|ip| ip.is_ipv4() == to.is_ipv4());
-        let default = sockaddr::towards(to).filter(|ip| of_family().any(|other| other == *ip));
-        let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(six) if six.is_unicast_link_local());
-        best.extend(
-            default.or_else(|| of_family().find(|ip| !link_local(ip))).or_else(|| of_family().next()),
-        );
-    }
+    let mut best = nics::reached_by(&choices);
     if best.is_empty() {
         say!(
             FI_LOG_WARN,

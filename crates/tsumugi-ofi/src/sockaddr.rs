@@ -2,9 +2,7 @@
 
 use crate::abi::*;
 use std::ffi::{CStr, c_char, c_void};
-use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs, UdpSocket,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::ptr;
 
 /// Room for the longest address, bytes.
@@ -162,16 +160,6 @@ pub(crate) fn resolve(
         format!("'{node}' has no address: {error}; check the spelling, /etc/hosts and DNS")
     })?;
     Ok(found.collect())
-}
-
-/// The address of this host that packets to `peer` leave from.
-pub(crate) fn towards(peer: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr =
-        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Sends nothing. Any port will do.
-    socket.connect((peer.ip(), 9)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use arrayvec::ArrayString;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::{Path, PathBuf};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
@@ -269,6 +269,36 @@ pub struct NicChoice {
     pub ip: IpAddr,
     /// Why peers are not told of it, so that it is no path; `None`: they are.
     pub unused: Option<String>,
+}
+
+/// Of these addresses, those by which peers reach this host first, one of each family, the best one first.
+#[must_use]
+pub fn reached_by(choices: &[NicChoice]) -> Vec<IpAddr> {
+    let used = || choices.iter().filter(|choice| choice.unused.is_none()).map(|choice| choice.ip);
+    // What leaves by the default route is what other hosts know this one by; a link-local address is one on one link only.
+    let to_all: [SocketAddr; 2] =
+        [(Ipv4Addr::new(192, 0, 2, 1), 9).into(), (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into()];
+    let mut best: Vec<IpAddr> = Vec::new();
+    for to in to_all {
+        let of_family = || used().filter(|ip| ip.is_ipv4() == to.is_ipv4());
+        let default = towards(to).filter(|ip| of_family().any(|other| other == *ip));
+        let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(six) if six.is_unicast_link_local());
+        best.extend(
+            default.or_else(|| of_family().find(|ip| !link_local(ip))).or_else(|| of_family().next()),
+        );
+    }
+    best
+}
+
+/// The address of this host that packets to `peer` leave from.
+#[must_use]
+pub fn towards(peer: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Sends nothing. Any port will do.
+    socket.connect((peer.ip(), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Every address of this host, and why an endpoint that is bound to `bound` uses it or not.

@@ -33,6 +33,9 @@ pub(super) struct Mpiexec {
     /// What carries messages between nodes.
     #[arg(long, default_value = "tsumugi")]
     over: Transport,
+    /// Have collectives done by Tsumugi itself, as `tsumugi-mpiexec --collectives`.
+    #[arg(long)]
+    collectives: bool,
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
@@ -110,8 +113,17 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
         mpi::attach(lab, ranks.div_ceil(lab.spec().nodes))?;
     }
     let Mpiexec { mpi, over, pass, command, .. } = options;
-    let (mpi, over) = (*mpi, *over);
-    let job = Job { mpi, programs: &programs, over, ranks, settings: &[], further: pass, program: command };
+    let (mpi, over, collectives) = (*mpi, *over, options.collectives);
+    let job = Job {
+        mpi,
+        programs: &programs,
+        over,
+        collectives,
+        ranks,
+        settings: &[],
+        further: pass,
+        program: command,
+    };
     let path = programs.join("mpiexec");
     let child =
         job.command(lab)?.spawn().map_err(|cause| JobError::System { what: "running", path, cause })?;

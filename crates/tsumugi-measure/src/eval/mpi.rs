@@ -25,7 +25,7 @@ mod floor;
 mod page;
 mod paper;
 mod plan;
-mod programs;
+pub(super) mod programs;
 mod short;
 mod show;
 mod summary;
@@ -309,6 +309,7 @@ fn measure(
     program.extend(task.arguments.iter().map(OsString::from));
     program.push("--json".into());
     let job = Job {
+        collectives: false,
         mpi,
         programs: &programs.mpi,
         over: transport,

@@ -28,7 +28,7 @@ const SOURCES: [(&str, &str); 16] = [
 
 /// Why there are no benchmarks.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BuildError {
+pub(in crate::eval) enum BuildError {
     #[error(transparent)]
     Mpi(#[from] JobError),
     #[error("building the benchmarks in {}: {why}; it takes make and a C compiler (`apt install make gcc libc6-dev`)", folder.display())]
@@ -36,14 +36,14 @@ pub(super) enum BuildError {
 }
 
 /// The benchmarks; removed when dropped.
-pub(super) struct Programs {
+pub(in crate::eval) struct Programs {
     folder: PathBuf,
     /// The folder with the programs of the MPI.
-    pub(super) mpi: PathBuf,
+    pub(in crate::eval) mpi: PathBuf,
 }
 
 impl Programs {
-    pub(super) fn build(mpi: Mpi) -> Result<Programs, BuildError> {
+    pub(in crate::eval) fn build(mpi: Mpi) -> Result<Programs, BuildError> {
         let programs = mpi::installed(mpi, |doing| eprintln!("tsumugi: {doing}"))?;
         // Beside the MPI, where every node of a lab sees it.
         let folder = programs.with_file_name(format!("bench-{}", std::process::id()));
@@ -65,7 +65,7 @@ impl Programs {
         if output.status.success() { Ok(()) } else { Err(said.lines().next().unwrap_or_default().to_owned()) }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(in crate::eval) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }

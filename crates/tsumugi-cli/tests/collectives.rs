@@ -1,0 +1,131 @@
+//! `--collectives`: unmodified MPI programs whose barriers, broadcasts and reductions go by Tsumugi's groups, between lab nodes, by a
+//! switch box and by messages.
+
+mod common;
+#[path = "common/mpi.rs"]
+mod mpi;
+
+use common::with_xdp;
+use mpi::Mpi;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tsumugi_lab::testing::as_root;
+use tsumugi_lab::{Lab, Spec, Wire};
+
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tsumugi-ofi/tests/mpi");
+const LOG: [(&str, &str); 1] = [("TSUMUGI_COLLECTIVES_LOG", "info")];
+
+/// A program that an MPI's compiler has built, gone when this is dropped.
+struct Program(PathBuf);
+
+impl Program {
+    /// `None`: the MPI has no such compiler.
+    fn build(mpi: &Mpi, compiler: &str, name: &str) -> Option<Program> {
+        let compiler = mpi.programs.join(compiler);
+        if !compiler.exists() {
+            return None;
+        }
+        let built = mpi.built.join(format!("pmpi-{name}-{}", std::process::id()));
+        let source = Path::new(PROGRAMS).join(format!("{name}.c"));
+        let mut command = Command::new(compiler);
+        let output = command.args(["-O1", "-pthread", "-o"]).arg(&built).arg(source).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(Program(built))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a job with `--collectives` that must end well and say so; returns how many operations each process has told it has done.
+fn succeed(mpi: &Mpi, options: &[&str], program: &[&str], says: &str) -> Vec<[u64; 4]> {
+    let options = [&["--collectives"], options].concat();
+    let (well, said) = mpi.run(&options, &LOG, program);
+    assert!(well && said.contains(says), "{}, {options:?}, {program:?}: {said}", mpi.name);
+    let counts = |line: &str| {
+        let (_, told) = line.split_once("done here: ")?;
+        let numbers = told.split([' ', ';']).filter_map(|word| word.parse().ok());
+        <[u64; 4]>::try_from(numbers.collect::<Vec<u64>>()).ok()
+    };
+    said.lines().filter_map(counts).collect()
+}
+
+#[test]
+fn constants_are_those_of_the_headers() {
+    let Some(_watch) = as_root("constants_are_those_of_the_headers", None) else { return };
+    for mpi in Mpi::all() {
+        for compiler in ["mpicc", "mpicc_abi"] {
+            let Some(program) = Program::build(&mpi, compiler, "constants") else { continue };
+            succeed(&mpi, &[], &[program.path()], "constants: ok");
+        }
+    }
+}
+
+#[test]
+fn programs_get_right_results_by_messages_over_any_transport() {
+    let Some(_watch) = as_root("programs_get_right_results_by_messages", None) else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "taken").unwrap();
+        let transports: &[&[&str]] = if mpi.name == "mpich" { &[&[], &["--over", "tcp"]] } else { &[&[]] };
+        for over in transports {
+            let done = succeed(&mpi, over, &[program.path()], "taken: ok");
+            // Nearly all of them are taken, those that do not wait, too.
+            assert_eq!(done.len(), 2, "{done:?}");
+            for [barriers, broadcasts, reductions, started] in done {
+                assert!(barriers > 200 && broadcasts > 15 && reductions > 500 && started > 25);
+            }
+        }
+        // Several ranks of a node have one that stands for them.
+        let done = succeed(&mpi, &["-n", "4"], &[program.path(), "one-thread"], "taken: ok");
+        assert!(done.iter().any(|[barriers, ..]| *barriers > 10), "{done:?}");
+        let collectives = Program::build(&mpi, "mpicc", "collectives").unwrap();
+        let done = succeed(&mpi, &[], &[collectives.path()], "collectives: ok");
+        assert!(done.len() == 2 && done.iter().all(|[barriers, ..]| *barriers >= 1000), "{done:?}");
+        let arrays = format!("{PROGRAMS}/arrays.py");
+        let python = mpi.programs.join("python3");
+        let done = succeed(&mpi, &[], &[python.to_str().unwrap(), &arrays], "arrays: ok");
+        // The broadcast is long.
+        assert_eq!(done, [[1, 0, 1, 0]; 2], "{}", mpi.name);
+    }
+}
+
+#[test]
+fn a_switch_box_counts_for_unmodified_programs() {
+    let test = "a_switch_box_counts_for_unmodified_programs";
+    let Some(_watch) = with_xdp(test) else { return };
+    let spec = Spec { nodes: 4, wire: Some(Wire::XdpSwitch), ..Spec::unique("pmpi") };
+    let lab = Lab::up(&spec).expect("the lab is made").guarded();
+    for mpi in Mpi::all() {
+        for compiler in ["mpicc", "mpicc_abi"] {
+            let Some(program) = Program::build(&mpi, compiler, "taken") else { continue };
+            let (well, said) = mpi.run(&["--collectives", "--name", lab.name()], &LOG, &[program.path()]);
+            assert!(well && said.contains("taken: ok"), "{}, {compiler}: {said}", mpi.name);
+            assert!(said.contains("4 ranks on 4 nodes, by a switch box"), "{said}");
+            if (mpi.name, compiler) != ("mpich", "mpicc") {
+                continue;
+            }
+            // What is lost comes again, though the ranks are elsewhere.
+            let lossy = [LOG[0], ("FI_TSUMUGI_FAULTS", "loss=1%")];
+            let options = ["--collectives", "--name", lab.name()];
+            let (well, said) = mpi.run(&options, &lossy, &[program.path(), "one-thread"]);
+            assert!(well && said.contains("taken: ok"), "{}, {compiler}, under loss: {said}", mpi.name);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_keeps_nobody_waiting() {
+    let Some(_watch) = as_root("a_rank_that_is_killed_keeps_nobody_waiting", None) else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "killed").unwrap();
+        let (well, said) = mpi.run(&["--collectives", "--nodes", "3"], &LOG, &[program.path(), "barrier"]);
+        assert!(!well && !said.contains("not within"), "{}: {said}", mpi.name);
+    }
+}
