@@ -207,8 +207,14 @@ mod tests {
 
     #[test]
     fn a_multicast_stands_beside_a_message_to_one_and_messages_to_each() {
-        let streamed =
-            |messages, cpu_ns| Streamed { messages, wall_ns: 1_000_000_000, cpu_ns, packets: 0, parts: 0 };
+        let streamed = |messages, cpu_ns| Streamed {
+            batched: messages,
+            messages,
+            wall_ns: 1_000_000_000,
+            cpu_ns,
+            packets: 0,
+            parts: 0,
+        };
         let rounds = [vec![streamed(100, 1000)], vec![streamed(20, 1400)], vec![streamed(80, 960)]];
         let figure = |way| Figure::of(way, 64, 7, &rounds).expect("rounds");
         let multicast = figure(Way::Multicast);

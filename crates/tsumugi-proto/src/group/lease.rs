@@ -39,7 +39,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A member that joins. The flow is that in which member 0 sends to it.
+    /// A member that joins. The flow is that in which member 0 sends to it; its token is 0 as long as there is none.
     #[must_use]
     pub const fn new(now: Instant, membership: Membership) -> Lease {
         Lease {
@@ -113,20 +113,20 @@ impl Lease {
     /// The header of a packet for all others, but for what is in its body. `None`: they are sent to one by one.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
-        (self.standing == Standing::Joined).then(|| self.membership.from_seat(Kind::Multicast, self.seat))
+        (self.standing == Standing::Joined).then(|| self.membership.of_seat(Kind::Multicast, self.seat))
     }
 
     /// That it leaves; to be sent once, and never asked for again. `None`: it holds no seat.
     pub fn leave(&mut self) -> Option<Packet> {
         let is_in = self.standing == Standing::Joined;
         self.standing = Standing::Failed(Failure::Refused);
-        is_in.then(|| seal(self.membership.from_seat(Kind::Leave, self.seat), [0; BODY_BYTES]))
+        is_in.then(|| seal(self.membership.of_seat(Kind::Leave, self.seat), [0; BODY_BYTES]))
     }
 
-    /// Whether a notice is for this member.
+    /// Whether a notice is for this member. Before it has a flow, none is.
     #[must_use]
     pub const fn is_for(&self, header: &Header) -> bool {
-        self.membership.is_for(header)
+        self.membership.token != 0 && self.membership.is_for(header)
     }
 
     /// A box has answered, or the member that got the packet.

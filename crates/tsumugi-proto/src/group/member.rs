@@ -52,7 +52,7 @@ impl Membership {
     }
 
     /// The header of what is said from a seat.
-    pub(super) fn from_seat(&self, kind: Kind, (seat, seat_token): (u32, u64)) -> Header {
+    pub(super) fn of_seat(&self, kind: Kind, (seat, seat_token): (u32, u64)) -> Header {
         let Membership { epoch, flow, token, .. } = *self;
         Header {
             flow: seat,
@@ -252,7 +252,7 @@ impl Member {
     }
 
     fn to_seat(&self, kind: Kind, body: [u8; BODY_BYTES]) -> Packet {
-        seal(self.membership.from_seat(kind, (self.seat, self.seat_token)), body)
+        seal(self.membership.of_seat(kind, (self.seat, self.seat_token)), body)
     }
 
     /// That it leaves; to be sent once, and never asked for again. `None`: it holds no seat.

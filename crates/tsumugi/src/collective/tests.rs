@@ -2,8 +2,8 @@
 
 use super::algorithms::{
     binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all,
-    bruck_allgather, dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling,
-    reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
+    bruck_allgather, dissemination, flat_broadcast, linear_gather, linear_scatter, pairwise,
+    recursive_doubling, reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
 };
 use super::choose::{self, Shape, Way, choose};
 use super::element::{Element, elements_in, put_all};
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn a_broadcast_reaches_everybody((size, root, seed) in groups(), bytes in around(choose::BROADCAST_BYTES)) {
         let input = |rank| if rank == root { data(root, bytes) } else { Vec::new() };
-        for algorithm in [binomial_broadcast, scatter_allgather] {
+        for algorithm in [binomial_broadcast, scatter_allgather, flat_broadcast] {
             let results = all(size, seed, |me| algorithm(me, root, bytes), input, None);
             prop_assert!(results.iter().all(|result| result.as_ref() == Some(&data(root, bytes))));
         }
@@ -317,7 +317,7 @@ proptest! {
         let bytes = bytes / 8 * 8;
         let run = |shape: Shape, input: &dyn Fn(usize) -> Vec<u8>| {
             let sum = Reduction::<u64>::sum().combine();
-            let schedule = |me| { let Way::Messages(schedule) = choose(&shape, me); schedule };
+            let schedule = |me| { let Way::Messages(schedule) = choose(&shape, me, false); schedule };
             all(size, seed, schedule, input, Some(sum))
         };
         let numbers = |rank| elements_in::<u64>(&data(rank, bytes));
