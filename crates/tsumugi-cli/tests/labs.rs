@@ -133,6 +133,31 @@ fn collective_operations_are_measured_by_size() {
 }
 
 #[test]
+fn a_multicast_stands_beside_a_message_to_one_and_messages_to_each() {
+    let Some(_watched) = with_xdp("a_multicast_stands_beside_a_message_to_one_and_messages_to_each") else {
+        return;
+    };
+    for hook in ["tc", "native", "generic"] {
+        let options = ["--receivers", "3", "--size", "64,20K", "--rounds", "1", "--time", "0.1", "--json"];
+        let report = json(&perf("groups", &[&["multicast", "--hook", hook], &options[..]].concat(), None));
+        assert_eq!((&report["hook"], &report["receivers"]), (&hook.into(), &3.into()));
+        let figures = report["figures"].as_array().expect("figures");
+        let ways: Vec<&str> = figures.iter().map(|figure| figure["way"].as_str().expect("a name")).collect();
+        assert_eq!(ways, ["one", "one-by-one", "multicast"].repeat(2));
+        for figure in figures {
+            let is_multicast = figure["way"] == "multicast";
+            assert!(figure["cpu_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
+            assert_eq!(figure["delivered_ratio"].as_f64().is_some(), is_multicast, "{figure}");
+            assert_eq!(
+                figure["packets"].as_f64().is_some_and(|packets| packets > 0.5),
+                is_multicast,
+                "{figure}"
+            );
+        }
+    }
+}
+
+#[test]
 fn ctrl_c_leaves_nothing_behind() {
     let Some(_watched) = with_xdp("ctrl_c_leaves_nothing_behind") else { return };
     for (stem, name, after_ms) in [
@@ -142,6 +167,7 @@ fn ctrl_c_leaves_nothing_behind() {
         ("forwarding", "forwarding", 1500),
         ("groups", "barrier", 1200),
         ("groups", "collectives", 2500),
+        ("groups", "multicast", 2500),
     ] {
         let output = perf(stem, &[name], Some(Duration::from_millis(after_ms)));
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
@@ -155,6 +181,7 @@ fn what_cannot_be_measured_is_refused() {
         &["barrier", "--nodes", "1"],
         &["barrier", "--hook", "everywhere"],
         &["collectives", "--size", "0"],
+        &["multicast", "--receivers", "1"],
         &["translate", "--pages", "0"],
         &["translate", "--replacement", "best"],
     ] {

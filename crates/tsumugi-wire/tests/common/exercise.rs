@@ -164,7 +164,7 @@ pub(crate) fn table(receivers: u16, body: &[u8]) -> bool {
     for (entry, bytes) in table.entries.iter().zip(entries.chunks_exact(ENTRY_BYTES)) {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("half of a word"));
         let (tag, after) = (half(0), half(4));
-        let psn = table.base.plus(after.into());
+        let psn = Psn(table.base.0.wrapping_add(after.into()));
         let its = (tag != 0).then_some(psn);
         assert_eq!(entry.psn(table.base, u64::from(tag)), its, "{entry:?}");
         assert_eq!(entry.psn(table.base, u64::from(tag) | 7 << 32), its, "only the lower half is compared");
