@@ -3,7 +3,8 @@
 use clap::Args;
 use serde::Serialize;
 use strum::VariantArray as _;
-use tsumugi::Wait;
+use tsumugi::{SendChoice, Wait};
+use tsumugi_lab::Rate;
 
 use super::stream::{Stream, Streamed, Way};
 use super::testbed::{self, Common, Testbed};
@@ -33,6 +34,7 @@ wait by sleeping.
 Examples:
   sudo tsumugi perf multicast
   sudo tsumugi perf multicast --receivers 3 --size 1K,64K --rounds 9
+  sudo tsumugi perf multicast --rate 200mbit              where the link is what is short, and not CPUs
   sudo tsumugi perf multicast --json | jq '.figures[] | {way, size_bytes, cpu_ratio, delivered_ratio}'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
@@ -50,6 +52,9 @@ pub(crate) struct MulticastOptions {
     /// Seconds for each figure of a round.
     #[arg(long, default_value_t = 0.3)]
     time: f64,
+    /// Rate of the sender's link, for example 200mbit: then it sends by sockets [default: as fast as the CPUs are].
+    #[arg(long)]
+    rate: Option<Rate>,
     #[command(flatten)]
     common: Common,
 }
@@ -82,17 +87,30 @@ struct Output {
     receivers: u32,
     wait: String,
     hook: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<String>,
     figures: Vec<Figure>,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &MulticastOptions) -> crate::CommandResult {
+    let mut options = options.clone();
+    if options.rate.is_some() {
+        // Frames of other send paths pass by what limits it.
+        options.common.send = SendChoice::Udp;
+    }
+    let options = &options;
     let (receivers, machine) = (options.receivers, testbed::machine());
     let wait = options.wait().to_string();
-    let output = measure(options).map(|(hook, figures)| Output { receivers, wait, hook, figures, machine });
+    let output = measure(options).map(|(hook, figures)| {
+        let rate = options.rate.map(|rate| rate.to_string());
+        Output { receivers, wait, hook, rate, figures, machine }
+    });
     own_lab::finish(output, options.common.json, |output| {
         let wait = &output.wait;
-        let setting = format!("{receivers} receivers, wait {wait}, {}", options.common.line(&output.hook));
+        let rate = options.rate.map_or_else(String::new, |rate| format!(", sender's link of {rate}"));
+        let setting =
+            format!("{receivers} receivers, wait {wait}, {}{rate}", options.common.line(&output.hook));
         format!("{}\n{}", table(&setting, &output.figures), output.machine.line())
     })
 }
@@ -107,6 +125,7 @@ fn measure(options: &MulticastOptions) -> Result<(String, Vec<Figure>), OwnLabEr
     own_lab::require_root("multicast")?;
     let (common, ways, nodes) = (&options.common, Way::VARIANTS, options.receivers + 1);
     let testbed = Testbed::make(nodes, common)?;
+    options.rate.map_or(Ok(()), |rate| testbed.limit(0, rate))?;
     // The first CPU is the sender's, the others are the receivers' and the box's.
     let cpus = cpu::allowed().0;
     let others = if cpus.len() > 1 { &cpus[1..] } else { &cpus[..] };

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde::de::DeserializeOwned;
 use tsumugi::{ReceiveChoice, SendChoice, Wait};
 use tsumugi_lab::child::Running;
-use tsumugi_lab::{LabGuard, Spec, Wire};
+use tsumugi_lab::{LabGuard, Rate, Spec, Wire};
 use tsumugi_rail::switch::Hook;
 
 use super::member::PORT;
@@ -31,7 +31,7 @@ pub(super) struct Common {
     pub(super) wait: Option<Wait>,
     /// How they send.
     #[arg(long, default_value_t = SendChoice::Auto, value_parser = any_of::<SendChoice>().try_map(|word| word.parse::<SendChoice>()))]
-    send: SendChoice,
+    pub(super) send: SendChoice,
     /// Their receive path. The nodes have the XDP program unless it is `socket`.
     #[arg(long, default_value_t = ReceiveChoice::Xdp, value_parser = any_of::<ReceiveChoice>().try_map(|word| word.parse::<ReceiveChoice>()))]
     receive: ReceiveChoice,
@@ -71,7 +71,8 @@ pub(super) struct Testbed<'o> {
 
 impl Testbed<'_> {
     pub(super) fn make(nodes: u32, options: &Common) -> Result<Testbed<'_>, OwnLabError> {
-        let lab = own_lab::make(&Spec { nodes, wire: Some(Wire::XdpSwitch), ..Spec::unique(LAB_STEM) })?;
+        let wire = Some(Wire::XdpSwitch);
+        let lab = own_lab::make(&Spec { nodes, wire, ..Spec::unique(LAB_STEM) })?;
         for node in 0..nodes as usize {
             if options.receive != ReceiveChoice::Socket {
                 let port = PORT.to_string();
@@ -124,6 +125,18 @@ impl Testbed<'_> {
         let mut set = self.lab.switch_command("unshare")?;
         set.args(["--mount", "sh", "-c", &line]);
         Running::start(set, "unshare --mount sh".to_owned())?.output(PATIENCE)?;
+        Ok(())
+    }
+
+    /// Gives a node's link a rate, for what it sends by sockets.
+    pub(super) fn limit(&self, node: usize, rate: Rate) -> Result<(), OwnLabError> {
+        let rate = format!("{}bit", rate.bits_per_s);
+        let shaper = [
+            "qdisc", "replace", "dev", NIC, "root", "tbf", "rate", &rate, "burst", "64kb", "latency", "20ms",
+        ];
+        let mut told = self.lab.command(node, "tc")?;
+        told.args(shaper);
+        Running::start(told, format!("tc {}", shaper.join(" ")))?.output(PATIENCE)?;
         Ok(())
     }
 
