@@ -282,6 +282,15 @@ impl Network {
         state.cuts.remove(&(b, a));
     }
 
+    /// Whether what is between two hosts carries a datagram of so many bytes.
+    #[must_use]
+    pub fn carries(&self, from: SocketAddr, to: SocketAddr, bytes: usize) -> bool {
+        let mut state = self.0.borrow_mut();
+        let link = (state.port(from), state.port(to));
+        let options = state.links.get(&link).and_then(|link| link.options).unwrap_or(state.options);
+        bytes <= options.datagram_bytes
+    }
+
     /// A datagram is sent on by what is between the hosts, as if it were from one of them.
     pub fn send_on(&self, now: Instant, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let mut state = self.0.borrow_mut();

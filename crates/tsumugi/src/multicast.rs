@@ -42,6 +42,9 @@ pub enum MulticastError {
     /// There is no such peer.
     #[error("there is no {0}")]
     NoSuchPeer(PeerId),
+    /// A peer is named twice.
+    #[error("{0} is named twice among the receivers")]
+    Twice(PeerId),
     /// A receiver has no such number.
     #[error("a receiver is member 1 to {last}, not {member}: member 0 sends", last = .size.saturating_sub(1))]
     NoReceiver {
@@ -97,6 +100,10 @@ impl Endpoint {
         let core = &mut shared.inner.borrow_mut().core;
         if let Some(peer) = receivers.iter().find(|peer| !core.has_peer(**peer)) {
             return Err(MulticastError::NoSuchPeer(*peer));
+        }
+        let all: Vec<PeerId> = receivers.iter().map(|peer| core.canonical(*peer)).collect();
+        if let Some(at) = (1..all.len()).find(|at| all[..*at].contains(&all[*at])) {
+            return Err(MulticastError::Twice(receivers[at]));
         }
         let id = core.send_multicasts(shared.now(), group, receivers);
         Ok(Sender(Membership { shared: Rc::clone(shared), id }))

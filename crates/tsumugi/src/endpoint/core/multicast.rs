@@ -9,7 +9,8 @@ use crate::endpoint::peer::connection::Phase;
 use crate::{PeerId, SendError};
 use rand::RngExt as _;
 use std::collections::VecDeque;
-use tsumugi_proto::group::lease::{Lease, Standing};
+use std::net::SocketAddr;
+use tsumugi_proto::group::lease::{Lease, RENEW_NS, Standing};
 use tsumugi_proto::group::member::Membership;
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::Instant;
@@ -130,7 +131,9 @@ impl Core {
         };
         let mut in_step = Vec::new();
         let bytes = (parts[0].len() + parts[1].len()) as u64;
-        if lease.header().is_some() && bytes > 0 {
+        // Two of them may have turned out to be one.
+        let are_distinct = peers.iter().enumerate().all(|(at, peer)| !peers[..at].contains(peer));
+        if lease.header().is_some() && bytes > 0 && are_distinct {
             in_step = receivers.iter().enumerate().filter_map(keeps_step).collect();
         }
         peers.iter().try_for_each(|peer| self.may_post(*peer, bytes).map_err(|error| (*peer, error)))?;
@@ -193,7 +196,7 @@ impl Core {
     }
 
     /// Finds out to where a JOIN is to go, if one is due, and that it names the right flow.
-    fn look_after_lease(&mut self, now: Instant, id: MulticastId) -> Option<Option<std::net::SocketAddr>> {
+    fn look_after_lease(&mut self, now: Instant, id: MulticastId) -> Option<Option<SocketAddr>> {
         let multicast = self.multicasts.get(id).filter(|multicast| now >= multicast.lease.deadline())?;
         let sender = match &multicast.role {
             Role::Sender { receivers, .. } => {
@@ -207,8 +210,10 @@ impl Core {
         let local = peer.connection.local.filter(|_| matches!(peer.connection.phase, Phase::Open));
         let address = peer.address;
         let Some(local) = local else {
+            let pause_ns =
+                if matches!(peer.connection.phase, Phase::Gone(_)) { RENEW_NS } else { NO_FLOW_NS };
             self.start_handshake(now, sender.0);
-            self.multicasts.get_mut(id)?.lease.postpone(now.plus(NO_FLOW_NS));
+            self.multicasts.get_mut(id)?.lease.postpone(now.plus(pause_ns));
             return None;
         };
         if flow != (local.index, local.token) {

@@ -20,6 +20,9 @@ use tsumugi_wire::{Flags, Header, Instant, Psn};
 /// The path over which multicasts go: that of the address that a peer was added by.
 const PATH: u8 = 0;
 
+/// Less of a message is not worth a packet to several receivers, bytes.
+const DATA_BYTES_MIN: usize = 64;
+
 /// Receivers that keep step: their places, and the numbers of their peers.
 type InStep = ArrayVec<(usize, u32), RECEIVERS_MAX>;
 
@@ -89,9 +92,10 @@ impl Core {
                     self.multicasts.wake_at(transfer.since.plus(PATIENCE_NS));
                     return Ok(true);
                 }
-                let is_ready = |place: &usize| self.ready(id, transfer.key, receivers[*place].peer).is_some();
+                let next = |place: &usize| Some(self.ready(id, transfer.key, receivers[*place].peer)?.0);
+                let first = transfer.in_step.iter().find_map(next);
                 let (ready, late): (Vec<usize>, Vec<usize>) =
-                    transfer.in_step.iter().partition(|place| is_ready(place));
+                    transfer.in_step.iter().partition(|place| first.is_some() && next(place) == first);
                 late.iter().for_each(|place| receivers[*place].set_aside(now));
                 transfer.in_step = ready;
                 self.go_alone(receivers, transfer.key, &late);
@@ -102,8 +106,13 @@ impl Core {
                 continue;
             };
             transfer.since = now;
+            let Some(most) = self.data_bytes(receivers, transfer) else {
+                self.go_alone(receivers, transfer.key, &transfer.in_step);
+                transfers.pop_front();
+                continue;
+            };
             let way = (multicast.is_apart, &mut *rail);
-            let (sent, taken) = self.send_step(now, (receivers, transfer), header, step, way)?;
+            let (sent, taken) = self.send_step(now, (receivers, transfer), (header, most), step, way)?;
             multicast.sends_runs |= sent > 1;
             multicast.packets += sent;
             multicast.parts += sent * transfer.in_step.len() as u64;
@@ -161,7 +170,7 @@ impl Core {
         &mut self,
         now: Instant,
         (receivers, transfer): (&[Receiver], &Transfer),
-        header: Header,
+        (header, most): (Header, usize),
         (mut next, room): (Fragment, u64),
         (is_apart, rail): (bool, &mut R),
     ) -> Result<(u64, bool), RailError> {
@@ -169,9 +178,6 @@ impl Core {
             transfer.in_step.iter().map(|place| (*place, self.canonical(receivers[*place].peer).0)).collect();
         let Some((_, first)) = peers.first() else { return Ok((0, true)) };
         let to = self.peers[*first as usize].paths[usize::from(PATH)].address;
-        let longest = peers.iter().map(|(_, index)| self.body_bytes(*index)).min().unwrap_or_default();
-        let longest = longest.min(ONE_BUFFER_BYTES - HEADER_BYTES - table_bytes(receivers.len()));
-        let most = (longest - FRAGMENT_BYTES) / 8 * 8;
         let (base, mut entries) = self.entries(&peers, receivers.len());
         let mut pieces = ArrayVec::<Piece, { transmit::BURST_PACKETS_MAX }>::new();
         while (pieces.len() as u64) < room && !pieces.is_full() && next.offset < next.total {
@@ -240,6 +246,18 @@ impl Core {
             self.arm(now, *index);
         }
         Ok((count as u64, taken == count))
+    }
+
+    /// How many bytes of a message a packet carries that all who keep step may get: with the table it must not be longer than what is
+    /// carried to any of them. `None`: hardly any would be left.
+    fn data_bytes(&self, receivers: &[Receiver], transfer: &Transfer) -> Option<usize> {
+        let carried = |place: &usize| {
+            let index = self.canonical(receivers[*place].peer).0;
+            self.carried(index, PATH).min(self.body_bytes(index) + HEADER_BYTES)
+        };
+        let datagram = transfer.in_step.iter().map(carried).min()?.min(ONE_BUFFER_BYTES);
+        let behind = HEADER_BYTES + FRAGMENT_BYTES + table_bytes(receivers.len());
+        datagram.checked_sub(behind).map(|bytes| bytes / 8 * 8).filter(|bytes| *bytes >= DATA_BYTES_MIN)
     }
 
     /// What tells the receivers' packets apart, of those that are sent next; and the number that they count from.
