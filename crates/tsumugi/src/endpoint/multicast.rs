@@ -6,7 +6,7 @@
 //! itself.
 
 use crate::PeerId;
-use tsumugi_proto::group::lease::Lease;
+use tsumugi_proto::group::lease::{Lease, Standing};
 use tsumugi_wire::group::{Answer, Notice};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Header, Instant};
@@ -98,7 +98,32 @@ impl Multicast {
             self.is_apart = true;
             return;
         }
+        let before = self.lease.standing();
         self.lease.on_notice(now, answer);
+        if matches!(self.role, Role::Sender { .. }) {
+            tell(before, self.lease.standing());
+        }
+    }
+}
+
+/// Tells whoever reads the log how a sender's packets go from now on.
+fn tell(before: Standing, now: Standing) {
+    match (before, now) {
+        (Standing::Joining, Standing::Joined) => {
+            tracing::info!("a switch box makes a packet for each receiver out of one");
+        }
+        (Standing::Joined, Standing::Joining) => {
+            tracing::info!(
+                "a switch box has forgotten a multicast group: each receiver is sent to by itself meanwhile"
+            );
+        }
+        (Standing::Joining | Standing::Joined, Standing::Failed(why)) => {
+            tracing::warn!(
+                ?why,
+                "no switch box makes packets for several receivers: each is sent to by itself"
+            );
+        }
+        _ => {}
     }
 }
 
