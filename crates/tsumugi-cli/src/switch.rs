@@ -56,7 +56,7 @@ Frames are counted at the port that they come in by:
   counted    taken: it was for the box itself, which counts for groups
 
 Groups are those of programs (`Group::use_switch_box`, docs/models.md), which have the box on their way count their barriers and small
-reductions. One line tells of a group: how many of its members have joined, and how many generations are complete. Packets for the
+reductions and make packets for each out of one of a broadcast, and those of one that sends to several (`tsumugi::multicast`). One line tells of a group: how many of its members have joined, and how many generations are complete. Packets for the
 box come to:
 
   join       a member joined, or said so again
@@ -73,7 +73,8 @@ box come to:
   wrong_generation  dropped: nobody who keeps to the rules is there
   disagreement      members want different things combined, and are told
   malformed         dropped: damaged, or it says nothing that there is
-  not_mine          a box's answer or release: passed on to whom it is for, or dropped as out of date";
+  not_mine          a box's answer or release: passed on to whom it is for, or dropped as out of date
+  multicast         a packet for several receivers, of which each gets one of its own";
 
 /// Options of this command.
 #[derive(Args)]

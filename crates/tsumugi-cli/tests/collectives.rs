@@ -9,6 +9,7 @@ use common::with_xdp;
 use mpi::Mpi;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, Spec, Wire};
 
@@ -25,7 +26,10 @@ impl Program {
         if !compiler.exists() {
             return None;
         }
-        let built = mpi.built.join(format!("pmpi-{name}-{}", std::process::id()));
+        // Tests in parallel build the same ones, and each removes its own.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let built = mpi.built.join(format!("pmpi-{name}-{process}-{number}"));
         let source = Path::new(PROGRAMS).join(format!("{name}.c"));
         let mut command = Command::new(compiler);
         let output = command.args(["-O1", "-pthread", "-o"]).arg(&built).arg(source).output().unwrap();
