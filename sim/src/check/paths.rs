@@ -91,8 +91,10 @@ impl PathsKnown {
         }
         self.waited = view.outstanding > 0;
         let stalled_ns = now.since(self.progress_at);
-        // Time-outs, the last resort, are as long as the slowest path that was used needs.
-        let slowest_ns = paths.iter().filter(|path| path.delivered > 0).map(|path| path.srtt_ns).max();
+        // Time-outs, the last resort, are as long as the slowest path that was used needs, be it for the first time: its round trip
+        // is then the handshake's.
+        let used = paths.iter().filter(|path| path.delivered > 0 || path.in_flight > 0);
+        let slowest_ns = used.map(|path| path.srtt_ns).max();
         let stall_ns_max = STALL_NS_MAX + TIMEOUT_ROUND_TRIPS * slowest_ns.unwrap_or(0);
         // Go-back-N forgets what arrived after a loss, and starts again as often as something is lost.
         if stalled_ns > stall_ns_max && subject.repeat == Repeat::Selective {
