@@ -95,8 +95,6 @@ pub(crate) struct Wire {
     pub(crate) capturing: bool,
     /// What is between the hosts, if that is a switch box.
     pub(crate) switch_box: Option<SwitchBox>,
-    /// Packets that were too long to come to it.
-    pub(crate) too_long_for_box: u64,
     pub(crate) trace: Option<Vec<String>>,
 }
 
@@ -361,8 +359,7 @@ impl Spy {
         let mut wire = self.wire.borrow_mut();
         let Some(switch_box) = &mut wire.switch_box else { return false };
         if !self.network.carries(from, to, packet.bytes()) {
-            // Short of the box, and for it there is no telling.
-            wire.too_long_for_box += 1;
+            // Lost on the way to it.
             return true;
         }
         let datagram = [packet.head, packet.body].concat();
