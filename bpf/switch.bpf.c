@@ -112,6 +112,18 @@ static __always_inline __u32 addressee(const struct work *work)
 		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
 			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out.header), ##__VA_ARGS__))
 
+/* Whether all whom a packet for all is for can be sent to by a frame for each port: there is no way to send several by one. */
+static __always_inline int reaches_all(const struct work *work)
+{
+	if (work->step == STEP_SPREAD)
+		return is_one_at_each_port(work, 1ull << (work->sender.port & (PORTS_MAX - 1)), 0);
+	/* Who joins is told so before anybody relies on it. */
+	if (work->in.header.kind == TSUMUGI_JOIN &&
+	    (work->step == STEP_JOINED_ALL || work->out.answer.notice == TSUMUGI_JOINED))
+		return is_one_at_each_port(work, 0, 1);
+	return 1;
+}
+
 /* Makes the frame of a packet of a group that for all that have a slot, of which all_nics makes what each gets. */
 static __always_inline int broadcast(struct xdp_md *context, struct work *work)
 {
@@ -219,14 +231,14 @@ int tsumugi_switch(struct xdp_md *context)
 			count(work->sender.port, COUNTED);
 		if (work->step == STEP_NOTHING)
 			return XDP_DROP;
+		if (!reaches_all(work)) {
+			conclude(work, EVENT_REFUSED, STEP_ANSWER_SENDER, 0);
+			say(work, TSUMUGI_REFUSED, work->in.header.kind == TSUMUGI_JOIN ? work->in.join.via : 0, 0, 0, 0);
+		}
 		if (work->step == STEP_JOINED_ALL || work->step == STEP_RELEASE_ALL)
 			return broadcast(context, work);
-		if (work->step == STEP_SPREAD) {
-			if (is_one_at_each_port(work))
-				return spread_by_all(context, work);
-			conclude(work, EVENT_REFUSED, STEP_ANSWER_SENDER, 0);
-			say(work, TSUMUGI_REFUSED, 0, 0, 0, 0);
-		}
+		if (work->step == STEP_SPREAD)
+			return spread_by_all(context, work);
 		port = put_together(work, addressee(work));
 		if (port < 0 || trim(context, work) || STORE(bpf_xdp_store_bytes, context, work))
 			return XDP_DROP;

@@ -93,18 +93,21 @@ __attribute__((noinline)) int put_part(struct work *work, __u32 number)
 	return work->to.port & (PORTS_MAX - 1);
 }
 
-/* Whether no port is that of two who are to get a packet, nor the one that it came by. Then a frame for each port will do. */
-static __always_inline int is_one_at_each_port(const struct work *work)
+/*
+ * Whether no port is that of two members of a group, or of one and among `ports`. Then a frame for each port reaches all. Member 0 counts if
+ * `with_first`: not where it is who sends.
+ */
+static __always_inline int is_one_at_each_port(const struct work *work, __u64 ports, int with_first)
 {
 	struct group *group = group_at(work->place);
-	__u64 ports = 1ull << (work->sender.port & (PORTS_MAX - 1)), port;
+	__u64 port;
 
 	if (!group)
 		return 0;
 	for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
 		if (i >= group->slots_used)
 			break;
-		if (group->slots[i].member == 0 || group->slots[i].has_left)
+		if ((group->slots[i].member == 0 && !with_first) || group->slots[i].has_left)
 			continue;
 		port = 1ull << (group->slots[i].address.port & (PORTS_MAX - 1));
 		if (ports & port)

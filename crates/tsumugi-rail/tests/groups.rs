@@ -10,7 +10,7 @@ use frames::{Family, Host, Port, entry_of, frame_of, is_one_at_each_port, part, 
 use node::{as_root_with_the_program, in_a_node};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
-use tsumugi_proto::group::boxes::{GROUPS_MAX, Groups, Sender, Step, start_of};
+use tsumugi_proto::group::boxes::{GROUPS_MAX, Group, Groups, Sender, Step, start_of};
 use tsumugi_proto::group::member::seal;
 use tsumugi_rail::switch::groups::Events;
 use tsumugi_rail::switch::{Forwarder, Hook, PortEntry, Rules};
@@ -26,6 +26,12 @@ const LEASE_S: u32 = 20;
 
 fn random(rng: &mut Pcg64Mcg, below: u64) -> u64 {
     rng.next_u64() % below
+}
+
+/// That the box cannot reach all members.
+fn refused(via: u8) -> Step {
+    let notice = Notice::Refused;
+    Step::AnswerSender(Answer { notice, via, member: 0, weight: 0, seat: 0, seat_token: 0, generation: 0 })
 }
 
 /// One run: the program, the model, and what is said to both.
@@ -44,6 +50,8 @@ struct Pair<'a> {
     seen: [u64; Event::ALL.len()],
     /// How often somebody was sent a part of a packet for several.
     spread: u64,
+    /// How often somebody could not join because the box does not reach all.
+    out_of_reach: u64,
 }
 
 impl Pair<'_> {
@@ -70,6 +78,7 @@ impl Pair<'_> {
             generations: vec![1; GROUPS_MAX],
             seen: [0; Event::ALL.len()],
             spread: 0,
+            out_of_reach: 0,
         }
     }
 
@@ -246,21 +255,17 @@ impl Pair<'_> {
             };
             let expected = part(group, *slot, last, body);
             assert!(out == expected, "{told}:\n{out:02x?}\n{expected:02x?}");
-        } else if !is_one_at_each_port(group, host) {
-            let refusal = Answer {
-                notice: Notice::Refused,
-                via: 0,
-                member: 0,
-                weight: 0,
-                seat: 0,
-                seat_token: 0,
-                generation: 0,
-            };
-            let expected = sent(&Step::AnswerSender(refusal), group, place, host, header, frame);
+        } else if !is_one_at_each_port(group, Some(host), false) {
+            let expected = sent(&refused(0), group, place, host, header, frame);
             assert_eq!(Some(out), expected.as_deref(), "{told}");
         }
         assert_eq!(action, Action::Redirect, "{told}");
         true
+    }
+
+    /// Whether a group may be joined.
+    fn reaches_all(&self, group: &Group<Port>) -> bool {
+        self.hook == Hook::Tc || is_one_at_each_port(group, None, true)
     }
 
     fn step(&mut self) {
@@ -310,6 +315,15 @@ impl Pair<'_> {
             _ => assert_eq!(action, Action::Redirect, "{told}"),
         }
         let group = self.model.at(place);
+        let is_joined =
+            matches!(step, Step::JoinedAll | Step::Answer(_, Answer { notice: Notice::Joined, .. }));
+        let step = match Join::decode(&body) {
+            Ok(join) if header.kind == Kind::Join && is_joined && !self.reaches_all(group) => {
+                self.out_of_reach += 1;
+                refused(join.via)
+            }
+            _ => step,
+        };
         // XDP makes what each gets when it leaves.
         let is_for_all = matches!(step, Step::JoinedAll | Step::ReleaseAll(_)) && self.hook != Hook::Tc;
         if !is_for_all && let Some(expected) = sent(&step, group, place, &host, &header, &frame) {
@@ -340,7 +354,7 @@ impl Pair<'_> {
 fn the_program_counts_as_the_model_does() {
     let Some(_watched) = as_root_with_the_program("the_program_counts_as_the_model_does") else { return };
     in_a_node(PORTS, |nics| {
-        let (mut seen, mut spread) = ([0; Event::ALL.len()], 0);
+        let (mut seen, mut spread, mut out_of_reach) = ([0; Event::ALL.len()], 0, 0);
         for seed in 0..SEEDS {
             let mut pair = Pair::new(seed, nics);
             for _ in 0..STEPS {
@@ -350,10 +364,12 @@ fn the_program_counts_as_the_model_does() {
             let counted: Vec<u64> = events.iter().map(|(_, count)| count).collect();
             assert_eq!(counted, pair.seen, "seed {seed}");
             spread += pair.spread;
+            out_of_reach += pair.out_of_reach;
             seen.iter_mut().zip(pair.seen).for_each(|(all, one)| *all += one);
         }
         assert!(seen.iter().all(|count| *count > 25), "not all happened often: {seen:?}");
         assert!(spread > 1000, "packets for several went out {spread} times");
-        println!("{seen:?}, {spread} for several");
+        assert!(out_of_reach > 100, "{out_of_reach} were out of reach");
+        println!("{seen:?}, {spread} for several, {out_of_reach} out of reach");
     });
 }

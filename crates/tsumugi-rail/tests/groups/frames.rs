@@ -160,10 +160,11 @@ pub(crate) fn part(group: &Group<Port>, slot: u8, header: &Header, body: &[u8]) 
     frame(its.sends_to(), its.number, family, header, &body[..usize::from(header.body_bytes)])
 }
 
-/// Whether a box can send each his part by a frame for each port: behind the driver it can send no others.
-pub(crate) fn is_one_at_each_port(group: &Group<Port>, from: &Host) -> bool {
-    let mut ports = vec![from.port];
-    let slots = group.slots.iter().filter(|slot| slot.member != 0 && !slot.has_left);
+/// Whether a box can send to all members, but not member 0 without `with_first`, by a frame for each port, none of them that of `from`.
+/// Behind the driver it can send no others.
+pub(crate) fn is_one_at_each_port(group: &Group<Port>, from: Option<&Host>, with_first: bool) -> bool {
+    let slots = group.slots.iter().filter(|slot| (slot.member != 0 || with_first) && !slot.has_left);
+    let mut ports: Vec<u32> = from.map(|from| from.port).into_iter().collect();
     ports.extend(slots.map(|slot| slot.address.port));
     let all = ports.len();
     ports.sort_unstable();
