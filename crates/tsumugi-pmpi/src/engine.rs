@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tsumugi::collective::{CollectiveError, Group, Operation};
+use tsumugi::collective::{CollectiveError, Group, Operation, SwitchBoxSearch};
 use tsumugi::{Endpoint, PeerId};
 use tsumugi_rail::{dual_stack, nics};
 
@@ -199,12 +199,6 @@ impl Engine {
         Ok(number)
     }
 
-    /// Has a switch box count for a group, if there is one.
-    pub(crate) fn use_switch_box(&mut self, group: u64) -> Result<bool, String> {
-        let group = self.groups.get(&group).ok_or("there is no such group")?;
-        group.use_switch_box().map_err(|error| error.to_string())
-    }
-
     /// Closes a group. What is pending in it goes on.
     pub(crate) fn close(&mut self, group: u64) {
         self.groups.remove(&group);
@@ -241,20 +235,42 @@ impl Engine {
     }
 }
 
+/// What a group has started and can be waited for.
+pub(crate) trait Started {
+    type Outcome;
+    fn wait_for(&mut self, time: Duration) -> Result<Self::Outcome, CollectiveError>;
+}
+
+impl<T> Started for Operation<T> {
+    type Outcome = T;
+
+    fn wait_for(&mut self, time: Duration) -> Result<T, CollectiveError> {
+        self.wait_timeout(time)
+    }
+}
+
+impl Started for SwitchBoxSearch {
+    type Outcome = bool;
+
+    fn wait_for(&mut self, time: Duration) -> Result<bool, CollectiveError> {
+        self.wait_timeout(time)
+    }
+}
+
 /// Has a group do something and waits for it. `idle` is called now and then meanwhile, when nobody holds the engine.
-pub(crate) fn wait<T>(
+pub(crate) fn wait<S: Started>(
     group: u64,
     count: impl FnOnce(&mut Counts),
-    start: impl FnOnce(&Group) -> Result<Operation<T>, CollectiveError>,
+    start: impl FnOnce(&Group) -> Result<S, CollectiveError>,
     mut idle: impl FnMut(),
-) -> Result<T, String> {
-    // The operation goes first when this returns: only who has the engine may touch it.
+) -> Result<S::Outcome, String> {
+    // What is started goes first when this returns: only who has the engine may touch it.
     let mut engine = lock();
     count(&mut engine.counts);
-    let mut operation = engine.start(group, start)?;
+    let mut started = engine.start(group, start)?;
     let mut look = LOOK_FIRST;
     loop {
-        match operation.wait_timeout(look) {
+        match started.wait_for(look) {
             Ok(value) => return Ok(value),
             Err(CollectiveError::TimedOut(_)) => {}
             Err(error) => return Err(error.to_string()),

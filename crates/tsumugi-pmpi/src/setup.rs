@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use tsumugi::collective::Group;
 
 /// A communicator whose collectives are done here.
 pub(crate) struct Taken {
@@ -45,14 +44,6 @@ struct Offer {
     leader: u32,
     reached: Reached,
 }
-
-/// This process looks for a switch box.
-static SEEKING: AtomicBool = AtomicBool::new(false);
-/// How often it is tried that all of a communicator look for one at once.
-const ATTEMPTS_MAX: u32 = 50;
-
-/// Between two looks after the MPI's progress meanwhile.
-const PAUSE: Duration = Duration::from_micros(200);
 
 /// Bytes of an offer.
 const OFFER_BYTES: usize = 32;
@@ -187,7 +178,7 @@ impl SettingUp<'_> {
         let number = *nodes.get(&leader)?;
         let group = self.open(&mut offers, (node_rank == 0).then_some(number), &at)?;
         let seeks_box = offers.iter().all(|offer| offer.seeks_box);
-        let has_box = if seeks_box { self.seek_box(group)? } else { Ok(false) };
+        let has_box = if seeks_box { self.seek_box(group) } else { Ok(false) };
         let came =
             [if has_box.is_ok() { Came::Well } else { Came::Not } as u8, u8::from(has_box == Ok(true))];
         let (came, boxes) = self.least(came)?;
@@ -252,42 +243,15 @@ impl SettingUp<'_> {
         }
     }
 
-    /// Has a switch box count for the group, if there is one. Who looks for one keeps the engine until the others have, too; so all
-    /// look when nobody of them looks for another communicator, which several threads may set up at once.
-    fn seek_box(&self, group: Option<u64>) -> Option<Result<bool, String>> {
-        for attempt in 0..ATTEMPTS_MAX {
-            let is_free = SEEKING.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-            let are_free = self.least([u8::from(is_free), 0]).is_some_and(|(free, _)| free == 1);
-            let has_box = match group.filter(|_| are_free) {
-                Some(group) => self.use_switch_box(group),
-                None => Ok(false),
-            };
-            if is_free {
-                SEEKING.store(false, Ordering::Release);
-            }
-            if are_free {
-                return Some(has_box);
-            }
-            // Not all in step.
-            std::thread::sleep(Duration::from_micros(
-                u64::from(std::process::id() % 16 * (attempt + 1)) * 20,
-            ));
-        }
-        Some(Ok(false))
-    }
-
-    /// Looking for a box waits for others, who may wait for what the MPI here has to send again: so another thread does it, while
-    /// this one has the MPI make progress.
-    fn use_switch_box(&self, group: u64) -> Result<bool, String> {
-        std::thread::scope(|scope| {
-            let look = move || engine::lock().use_switch_box(group);
-            let Ok(seeking) = std::thread::Builder::new().spawn_scoped(scope, look) else { return look() };
-            while !seeking.is_finished() {
-                self.mpi.make_progress(self.abi, self.comm);
-                std::thread::sleep(PAUSE);
-            }
-            seeking.join().unwrap_or_else(|_| Err("looking for a box has failed".to_owned()))
-        })
+    /// Has a switch box count for the group, if there is one. The MPI makes progress meanwhile: others may wait for what it has to send again.
+    fn seek_box(&self, group: Option<u64>) -> Result<bool, String> {
+        let Some(group) = group else { return Ok(false) };
+        engine::wait(
+            group,
+            |_| {},
+            Group::start_use_switch_box,
+            || self.mpi.make_progress(self.abi, self.comm),
+        )
     }
 
     /// The least of what all say first, and the greatest of what they say second.

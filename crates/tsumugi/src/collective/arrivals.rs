@@ -3,7 +3,8 @@
 use super::call::Call;
 use super::error::Broken;
 use super::execution::Misfit;
-use super::format::{Header, Kind};
+use super::format::{Header, Kind, Part};
+use super::multicasts::Route;
 use super::partner::{AHEAD_BYTES, cost};
 use super::state::{Kept, Running, State, Want};
 use crate::channel::Message;
@@ -46,9 +47,9 @@ impl State {
             partner.is_heard = true;
         }
         match kind {
-            Kind::Data { call, whole, at } => {
+            Kind::Data(part) => {
                 self.learn(rank, started);
-                return self.on_data(rank, sequence, (call, whole, at), data);
+                return self.on_data(rank, sequence, part, data);
             }
             Kind::Ask { .. } if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) => {
                 self.tell(rank)
@@ -82,12 +83,12 @@ impl State {
         }
     }
 
-    /// Data of an operation: the call, the length of the transfer, and where in it they belong.
+    /// Data of an operation.
     pub(super) fn on_data(
         &mut self,
         rank: usize,
         sequence: u64,
-        (call, whole, at): (Call, u64, u64),
+        part: Part,
         data: &[u8],
     ) -> Result<(), RailError> {
         if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) {
@@ -95,9 +96,10 @@ impl State {
             return Ok(());
         }
         if sequence >= self.started {
-            self.keep(sequence, Kept { rank, call, whole, at, data: data.to_vec() });
+            self.keep(sequence, Kept { rank, part, data: data.to_vec() });
             return Ok(());
         }
+        let Part { call, whole, at, is_to_all } = part;
         if !self.agrees(rank, sequence, call) {
             return Ok(());
         }
@@ -105,7 +107,15 @@ impl State {
             // It does without the box, and has not said so yet, for it was not in the operation when it heard it.
             self.do_without(sequence, None)?;
         }
-        let outcome = match self.running.get_mut(&sequence) {
+        let me = self.me;
+        let mut running = self.running.get_mut(&sequence);
+        if let Some(running) = &mut running
+            && let Route::Open { root } = running.route
+        {
+            running.settle_route(is_to_all && rank == root, me);
+        }
+        let outcome = match running {
+            Some(running) if is_to_all != (running.route == Route::ToAll(None)) => Err(Misfit::Unexpected),
             Some(Running { execution: Some(execution), .. }) => execution.on_arrived(rank, whole, at, data),
             // Of one who had to do without the box.
             _ if self.last_counted.is_some_and(|(last, _)| last == sequence) => return Ok(()),
@@ -167,16 +177,30 @@ impl State {
     fn on_failure(&mut self, failure: Box<Failure>) {
         let peer = self.channel.shared.inner.borrow().core.canonical(failure.peer);
         let Some(&rank) = self.ranks.get(&peer) else { return };
-        let needs = |running: &Running| running.awaits(rank) || running.serves(rank);
-        let first = self.running.iter().find(|(_, running)| needs(running)).map(|(sequence, _)| *sequence);
         let has_closed = failure.reason == Reason::Closed;
         if let Some(partner) = self.partner(rank) {
             partner.gone = Some(failure.clone());
         }
+        if has_closed {
+            self.on_root_closed(rank);
+        }
+        let needs = |(_, running): &(&u64, &Running)| running.needs(rank, &failure);
+        let first = self.running.iter().find(needs).map(|(sequence, _)| *sequence);
         match first {
             Some(sequence) => self.give_up(sequence, Broken::Gone { rank, failure }),
             None if has_closed => {}
             None => self.give_up(self.started, Broken::Gone { rank, failure }),
+        }
+    }
+
+    /// A participant has left in good order: what it had to send to everybody has come.
+    fn on_root_closed(&mut self, rank: usize) {
+        let is_open = |(sequence, running): (&u64, &Running)| {
+            (running.route == Route::Open { root: rank }).then_some(*sequence)
+        };
+        let open: Vec<u64> = self.running.iter().filter_map(is_open).collect();
+        for sequence in open {
+            self.watch(sequence);
         }
     }
 

@@ -5,8 +5,8 @@
 
 use super::algorithms::{
     binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all,
-    bruck_allgather, dissemination, flat_broadcast, linear_gather, linear_scatter, pairwise,
-    recursive_doubling, reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
+    bruck_allgather, dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling,
+    reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
 };
 use super::schedule::{Position, Schedule};
 
@@ -44,12 +44,11 @@ pub(super) enum Way {
     Messages(Schedule),
 }
 
-/// Chooses the way of an operation of this shape. `is_multicast`: what the root of a broadcast sends to all leaves once.
-pub(super) fn choose(shape: &Shape, me: Position, is_multicast: bool) -> Way {
+/// Chooses the way of an operation of this shape.
+pub(super) fn choose(shape: &Shape, me: Position) -> Way {
     let equal = |bytes: usize| vec![bytes; me.size];
     Way::Messages(match shape {
         Shape::Barrier => dissemination(me),
-        &Shape::Broadcast { root, bytes } if is_multicast => flat_broadcast(me, root, bytes),
         // With two there is nothing to share.
         &Shape::Broadcast { root, bytes } if bytes <= BROADCAST_BYTES || me.size <= 2 => {
             binomial_broadcast(me, root, bytes)

@@ -1,8 +1,8 @@
 //! What a group sends.
 
-use super::call::Collective;
 use super::error::Broken;
-use super::format::{HEADER_BYTES, Header, Kind, words_as_data};
+use super::format::{HEADER_BYTES, Header, Kind, Part, words_as_data};
+use super::multicasts::Route;
 use super::partner::Leave;
 use super::state::{Running, State};
 use crate::endpoint::multicast::MulticastId;
@@ -60,7 +60,8 @@ impl State {
     /// Sends what an operation has to send and may. Returns whether that was anything.
     fn send(&mut self, sequence: u64) -> Result<bool, Stop> {
         let (mut at, mut has_sent, mut blocked) = (0, false, Vec::new());
-        if let Some(id) = self.multicast_of(sequence) {
+        if let Some(Running { route: Route::ToAll(Some(id)), .. }) = self.running.get(&sequence) {
+            let id = *id;
             while self.send_part_to_all(sequence, id)? {
                 has_sent = true;
             }
@@ -102,7 +103,12 @@ impl State {
         let leave = partner.may_send(sequence, bytes);
         let mut posted = Err(Stop::Blocked);
         if leave != Leave::Refused {
-            let kind = Kind::Data { call: *call, whole: send.range.len() as u64, at: send.done as u64 };
+            let kind = Kind::Data(Part {
+                call: *call,
+                whole: send.range.len() as u64,
+                at: send.done as u64,
+                is_to_all: false,
+            });
             let header =
                 Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
             let length = (HEADER_BYTES + bytes) as u64;
@@ -139,13 +145,6 @@ impl State {
         posted
     }
 
-    /// The multicast group in which an operation is sent, if it goes to all at once.
-    fn multicast_of(&self, sequence: u64) -> Option<MulticastId> {
-        let call = &self.running.get(&sequence)?.call;
-        let is_ours = call.operation == Collective::Broadcast && call.root == Some(self.me.rank as u32);
-        self.multicasts.as_ref().filter(|_| is_ours)?.get(self.me.rank).copied()
-    }
-
     /// Sends the next part of what goes to all. Returns whether there was one; it waits for whoever may not be sent to yet.
     fn send_part_to_all(&mut self, sequence: u64, id: MulticastId) -> Result<bool, Stop> {
         let State { running, partners, channel, me, started, stalled, .. } = self;
@@ -163,7 +162,12 @@ impl State {
             .collect();
         let is_free = leaves.iter().all(|(_, leave)| *leave != Leave::Refused);
         if is_free {
-            let kind = Kind::Data { call: *call, whole: send.range.len() as u64, at: send.done as u64 };
+            let kind = Kind::Data(Part {
+                call: *call,
+                whole: send.range.len() as u64,
+                at: send.done as u64,
+                is_to_all: true,
+            });
             let header =
                 Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
             let parts = [&header.encode()[..], execution.bytes(start..start + bytes)];

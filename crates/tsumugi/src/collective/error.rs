@@ -120,6 +120,11 @@ pub enum CollectiveError {
     /// Its result was given out already.
     #[error("the result of this operation was given out already")]
     Spent,
+    /// A switch box is being looked for. Nothing was started.
+    #[error(
+        "a switch box is being looked for, and nothing else can be started in the group until that is over; wait for the search"
+    )]
+    Searching,
     /// The NIC is broken.
     #[error(transparent)]
     Rail(#[from] RailError),
@@ -175,6 +180,12 @@ pub enum Broken {
     )]
     Disagreement {
         /// Number of the operation in the group, from 0.
+        sequence: u64,
+    },
+    /// This participant has dropped a search for a switch box before it was over.
+    #[error("a search for a switch box was dropped before operation {sequence}, and it was not over")]
+    SearchDropped {
+        /// First operation that is not done, from 0.
         sequence: u64,
     },
     /// A participant has another list of participants.
@@ -233,7 +244,7 @@ impl Broken {
             | Broken::Gone { rank, .. }
             | Broken::Unsent { rank, .. }
             | Broken::Told { rank, .. } => Some(*rank),
-            Broken::Disagreement { .. } => None,
+            Broken::Disagreement { .. } | Broken::SearchDropped { .. } => None,
         }
     }
 
@@ -245,6 +256,7 @@ impl Broken {
             | Broken::Length { .. }
             | Broken::Unexpected { .. }
             | Broken::OtherGroup { .. } => Why::Mismatch,
+            Broken::SearchDropped { .. } => Why::Left,
             Broken::Gone { .. } => Why::Gone,
             Broken::Unsent { .. } => Why::Unsent,
             Broken::Told { why, .. } => *why,

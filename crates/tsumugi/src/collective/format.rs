@@ -10,6 +10,7 @@
 //! without   operations from `sequence` on go by messages, if there was a switch box that counted
 //! asked     "what came of operation `sequence`, which the box has counted?"
 //! counted   the answer; data: the words, 8 × u64
+//! to all    as data; the root of a broadcast sends them to everybody itself
 //! abort     operations from `sequence` on are not done any more; operation: why; root: the rank that is to blame
 //! ```
 //!
@@ -50,10 +51,22 @@ impl Why {
     }
 }
 
+/// Where in an operation data belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) call: Call,
+    /// Length of the transfer, bytes.
+    pub(super) whole: u64,
+    /// What of it this begins with.
+    pub(super) at: u64,
+    /// The root sends the same to everybody.
+    pub(super) is_to_all: bool,
+}
+
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Data { call: Call, whole: u64, at: u64 },
+    Data(Part),
     Ask { call: Call, token: u64 },
     Started { token: u64 },
     Abort { why: Why, rank: u32 },
@@ -91,7 +104,9 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let (kind, call, whole, at) = match self.kind {
-            Kind::Data { call, whole, at } => (1, Some(call), whole, at),
+            Kind::Data(Part { call, whole, at, is_to_all }) => {
+                (if is_to_all { 8 } else { 1 }, Some(call), whole, at)
+            }
             Kind::Ask { call, token } => (2, Some(call), 0, token),
             Kind::Started { token } => (3, None, 0, token),
             Kind::Abort { why, rank } => {
@@ -141,7 +156,7 @@ impl Header {
             Some(Call { operation, element, reduction, function: long(2), root, bytes: long(3) })
         };
         let kind = match bytes[0] {
-            1 => Kind::Data { call: call()?, whole, at },
+            kind @ (1 | 8) => Kind::Data(Part { call: call()?, whole, at, is_to_all: kind == 8 }),
             2 => Kind::Ask { call: call()?, token: at },
             3 => Kind::Started { token: at },
             4 => Kind::Abort { why: Why::of(bytes[1])?, rank: short(4) },
@@ -169,7 +184,7 @@ mod tests {
             root: None,
             bytes: 16,
         };
-        let kind = Kind::Data { call, whole: 16, at: 8 };
+        let kind = Kind::Data(Part { call, whole: 16, at: 8, is_to_all: false });
         let header = Header { kind, rank: 2, size: 3, sequence: 0x0807_0605_0403_0201, started: 4 };
         let mut bytes = vec![1, 4, 3, 1, 255, 255, 255, 255, 2, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
         for number in [4, 5, 16, 16, 8] {
@@ -185,7 +200,7 @@ mod tests {
         #[test]
         fn what_can_be_read_is_written_the_same(
             mut bytes in prop::collection::vec(any::<u8>(), HEADER_BYTES..=2 * HEADER_BYTES),
-            (kind, operation, rest) in (0u8..9, 0u8..14, 0u8..12),
+            (kind, operation, rest) in (0u8..10, 0u8..14, 0u8..12),
         ) {
             (bytes[0], bytes[1], bytes[2], bytes[3]) = (kind, operation, rest, rest);
             if let Some((header, data)) = Header::decode(&bytes) {

@@ -59,6 +59,11 @@ impl Group {
         Ok(Group { state: Rc::new(RefCell::new(state)), position })
     }
 
+    /// Another hold on the same group.
+    pub(super) fn again(&self) -> Group {
+        Group { state: Rc::clone(&self.state), position: self.position }
+    }
+
     /// This participant's rank, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
@@ -414,7 +419,12 @@ impl Group {
         fill: impl FnOnce(&mut [u8]),
         convert: fn(Output) -> R,
     ) -> Result<Operation<R>, CollectiveError> {
-        let sequence = self.state.borrow_mut().start(call, shape, combine, fill)?;
+        let mut state = self.state.borrow_mut();
+        if state.is_searching {
+            return Err(CollectiveError::Searching);
+        }
+        let sequence = state.start(call, shape, combine, fill)?;
+        drop(state);
         Ok(Operation::new(&self.state, sequence, convert))
     }
 

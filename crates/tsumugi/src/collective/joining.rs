@@ -2,19 +2,20 @@
 
 use super::error::CollectiveError;
 use super::group::Group;
+use super::multicasts::Multicasts;
+use super::operation::{self, Operation};
 use super::reduction::Reduction;
 use super::switch_box::SwitchBox;
-use crate::PeerId;
 use crate::endpoint::core::Core;
 use crate::endpoint::core::groups::Joining;
 use crate::endpoint::groups::SeatId;
-use crate::endpoint::multicast::MulticastId;
-use crate::multicast::{MulticastGroup, RECEIVERS_MAX};
-use std::collections::BTreeSet;
+use crate::endpoint::shared::Shared;
+use std::fmt;
 use std::rc::Rc;
-use tsumugi_proto::group::lease::Standing;
-use tsumugi_proto::group::member::State as Seat;
+use std::time::Duration;
+use tsumugi_proto::group::member::{Member, State as Seat};
 use tsumugi_rail::host_number;
+use tsumugi_wire::Instant;
 use tsumugi_wire::group::MEMBERS_MAX;
 use tsumugi_wire::time::MILLISECOND_NS;
 
@@ -31,50 +32,32 @@ impl Group {
     /// among 8. Results are the same to the last bit as without it. Everything else goes by messages, and so does all when the box
     /// counts no more, from the operation that it does not complete on; [`Group::is_counted_by_a_box`] tells.
     ///
-    /// Where each participant is on a host of its own, and they are no more than 64, the box also makes a packet for each of them out of what
-    /// the root of a [`Group::broadcast`] sends, which then leaves once; [`Group::is_broadcast_by_a_box`] tells.
+    /// Where each participant is on a host of its own, and they are 3 to 64, the box also makes a packet for each of them out of what
+    /// the root of a [`Group::broadcast`] sends, which then leaves once, soon after it has broadcast for the second time;
+    /// [`Group::is_broadcast_by_a_box`] tells.
     ///
-    /// There may be any number of boxes on the way, one behind the other: each counts for those that are behind it.
+    /// There may be any number of boxes on the way, one behind the other: each counts for those that are behind it. A box that forwards in XDP
+    /// counts only for groups that have no two participants behind one of its ports.
     ///
     /// # Errors
     /// The group is broken, or the NIC is.
     pub fn use_switch_box(&self) -> Result<bool, CollectiveError> {
-        if self.state.borrow().switch_box.is_some() {
-            // What the former box counts comes to its end first.
-            self.barrier()?;
-            self.state.borrow_mut().leave_box();
+        self.start_use_switch_box()?.wait()
+    }
+
+    /// As [`Group::use_switch_box`], without waiting. Nothing else can be started in the group until the search is over.
+    ///
+    /// # Errors
+    /// As [`Group::use_switch_box`].
+    pub fn start_use_switch_box(&self) -> Result<SwitchBoxSearch, CollectiveError> {
+        if self.state.borrow().is_searching {
+            return Err(CollectiveError::Searching);
         }
-        let (rank, size) = (self.rank(), self.size());
-        if !(2..=MEMBERS_MAX).contains(&size) {
-            return Ok(false);
-        }
-        let random = || u64::from(self.state.borrow().channel.shared.inner.borrow_mut().core.random_number());
-        let word = || random() << 32 | random();
-        // Of a host that does not say which it is nobody else seems to be.
-        let own = [host_number().unwrap_or_else(word), word(), word()];
-        let all = self.allgather(&own)?;
-        let hosts: Vec<u64> = all.chunks_exact(own.len()).map(|of_one| of_one[0]).collect();
-        // All send towards the first, and who is on its host towards the first that is not.
-        let Some(away) = hosts.iter().position(|host| *host != hosts[0]) else { return Ok(false) };
-        let to = if hosts[rank] == hosts[0] { away } else { 0 };
-        let joining = Joining { key: all[1], group: all[2], size: size as u16, member: rank as u16 };
-        let peer = self.state.borrow_mut().partner(to).map(|partner| partner.peer);
-        let seat = peer.map(|peer| self.join(peer, joining)).transpose()?.flatten();
-        let mut have_all = [u64::from(seat.is_some())];
-        let agreed = self.allreduce(&mut have_all, &Reduction::min());
-        match seat {
-            Some(seat) if agreed.is_ok() && have_all[0] == 1 => {
-                self.state.borrow_mut().switch_box = Some(SwitchBox::new(seat));
-                let is_multicast = self.join_multicasts(&hosts, joining)?;
-                tracing::info!(rank, size, is_multicast, "a switch box counts for a group");
-                Ok(true)
-            }
-            Some(seat) => {
-                self.leave(seat)?;
-                agreed.map(|()| false)
-            }
-            None => agreed.map(|()| false),
-        }
+        // What the former box counts comes to its end first.
+        let has_box = self.state.borrow().switch_box.is_some();
+        let stage = if has_box { Stage::Settling(self.start_barrier()?) } else { self.tell_hosts()? };
+        self.state.borrow_mut().is_searching = true;
+        Ok(SwitchBoxSearch { group: self.again(), stage, seat: None, multicasts: None })
     }
 
     /// Whether a switch box counts for the group, as far as is known.
@@ -84,86 +67,212 @@ impl Group {
         state.broken.is_none() && state.switch_box.as_ref().is_some_and(|by_box| by_box.until == u64::MAX)
     }
 
-    /// Whether what the root of a broadcast sends leaves once: a switch box makes a packet for each participant out of it, or has, as far as
-    /// all knew when they asked for a box. Where none does any more, each is sent to by itself.
+    /// Whether what this participant sends to all as the root of a broadcast leaves once, for a switch box makes a packet for each participant
+    /// out of it, as far as is known.
     #[must_use]
     pub fn is_broadcast_by_a_box(&self) -> bool {
-        self.state.borrow().multicasts.is_some()
+        let state = self.state.borrow();
+        let core = &state.channel.shared.inner.borrow().core;
+        state.multicasts.as_ref().is_some_and(|multicasts| multicasts.is_joined(core, self.rank()))
     }
 
-    /// Has every participant join the groups in which each of them sends to all others. That is for groups of no more than can be sent to at
-    /// once, each on a host of its own: to others on its host a sender sends by no box. Returns whether all have, which is the same at all.
-    fn join_multicasts(&self, hosts: &[u64], joining: Joining) -> Result<bool, CollectiveError> {
-        let (rank, size) = (self.rank(), self.size());
-        let distinct: BTreeSet<u64> = hosts.iter().copied().collect();
-        if distinct.len() < size || !(3..=RECEIVERS_MAX + 1).contains(&size) {
-            return Ok(false);
+    /// Tells all others which host this is, and what they would join with if this were the first of them.
+    fn tell_hosts(&self) -> Result<Stage, CollectiveError> {
+        if !(2..=MEMBERS_MAX).contains(&self.size()) {
+            return Ok(Stage::Over(false));
         }
-        let shared = Rc::clone(&self.state.borrow().channel.shared);
-        let now = shared.now();
-        let peers: Vec<Option<PeerId>> =
-            self.state.borrow().partners.iter().map(|partner| partner.as_ref().map(|its| its.peer)).collect();
-        let group = |sender: usize| MulticastGroup {
-            key: joining.key,
-            number: joining.group.wrapping_add(1 + sender as u64),
-            size: size as u16,
-        };
-        let join = |(sender, peer): (usize, &Option<PeerId>)| {
-            let core = &mut shared.inner.borrow_mut().core;
-            match peer {
-                // Whoever comes before the sender is one further back among the others.
-                Some(peer) => {
-                    let member = rank + usize::from(rank < sender);
-                    core.receive_multicasts(now, group(sender), member as u16, *peer)
+        let random = || u64::from(self.state.borrow().channel.shared.inner.borrow_mut().core.random_number());
+        let word = || random() << 32 | random();
+        // Of a host that does not say which it is nobody else seems to be.
+        let own = [host_number().unwrap_or_else(word), word(), word()];
+        self.start_allgather(&own).map(Stage::Telling)
+    }
+}
+
+/// How far a search has come.
+enum Stage {
+    /// What the former box counts comes to its end.
+    Settling(Operation<()>),
+    /// All tell which host they are on.
+    Telling(Operation<Vec<u64>>),
+    /// All join what is on the way, if there is something, by this time.
+    Joining(Instant),
+    /// All tell whether they have.
+    Agreeing(Operation<Vec<u64>>),
+    Over(bool),
+    /// The result was given out, or an error that was.
+    Spent,
+}
+
+/// A search for a switch box that was started, by which to ask for its result. It goes on in its own calls alone.
+///
+/// All participants bring it to its end: whoever drops it before breaks the group.
+pub struct SwitchBoxSearch {
+    group: Group,
+    stage: Stage,
+    seat: Option<SeatId>,
+    multicasts: Option<Multicasts>,
+}
+
+impl SwitchBoxSearch {
+    /// Whether there is a box that counts from now on, if that is known; `None` while it is not. Makes progress.
+    ///
+    /// # Errors
+    /// The group is broken, the result was given out already, or the NIC is broken.
+    pub fn test(&mut self) -> Result<Option<bool>, CollectiveError> {
+        self.go_on(Some(Duration::ZERO))
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// As [`SwitchBoxSearch::test`].
+    pub fn wait(&mut self) -> Result<bool, CollectiveError> {
+        self.go_on(None).map(|has_box| has_box == Some(true))
+    }
+
+    /// As [`SwitchBoxSearch::wait`], but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`SwitchBoxSearch::test`]; [`CollectiveError::TimedOut`] when the time is over. The search goes on.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<bool, CollectiveError> {
+        self.go_on(Some(timeout))?.ok_or(CollectiveError::TimedOut(timeout))
+    }
+
+    /// Goes on until the result is known, or the time is over.
+    fn go_on(&mut self, timeout: Option<Duration>) -> Result<Option<bool>, CollectiveError> {
+        let deadline = timeout.and_then(|timeout| self.shared().deadline(timeout)).unwrap_or(Instant::NEVER);
+        let outcome = self.advance(deadline);
+        if !matches!(outcome, Ok(None)) {
+            self.end();
+        }
+        outcome
+    }
+
+    fn advance(&mut self, deadline: Instant) -> Result<Option<bool>, CollectiveError> {
+        loop {
+            self.stage = match &mut self.stage {
+                Stage::Settling(operation) => {
+                    let Some(()) = operation.wait_until(deadline)? else { return Ok(None) };
+                    self.group.state.borrow_mut().leave_box();
+                    self.start(Group::tell_hosts)?
                 }
-                None => {
-                    let receivers: Vec<PeerId> = peers.iter().flatten().copied().collect();
-                    core.send_multicasts(now, group(sender), &receivers)
+                Stage::Telling(operation) => {
+                    let Some(told) = operation.wait_until(deadline)? else { return Ok(None) };
+                    self.join(&told)?
                 }
-            }
-        };
-        let ids: Vec<MulticastId> = peers.iter().enumerate().map(join).collect();
-        let own = ids[rank];
-        self.state.borrow_mut().multicasts = Some(ids);
-        shared.transmit(now)?;
-        let settled = |core: &mut Core| match core.multicast_standing(own) {
-            Some(Standing::Joining) => None,
-            standing => Some(standing == Some(Standing::Joined)),
-        };
-        let joined = shared.wait_until(Some(now.plus(PATIENCE_NS)), settled)?;
-        let mut have_all = [u64::from(joined == Some(true))];
-        self.allreduce(&mut have_all, &Reduction::min())?;
-        if have_all[0] == 0 {
-            let ids = self.state.borrow_mut().multicasts.take();
-            let core = &mut shared.inner.borrow_mut().core;
-            ids.into_iter().flatten().for_each(|id| core.leave_multicast(id));
+                Stage::Joining(patience) => {
+                    let patience = *patience;
+                    match self.wait_for_seat(deadline.min(patience))? {
+                        None if self.shared().now() < patience => return Ok(None),
+                        joined => self.agree(joined == Some(true))?,
+                    }
+                }
+                Stage::Agreeing(operation) => {
+                    let Some(have_all) = operation.wait_until(deadline)? else { return Ok(None) };
+                    Stage::Over(have_all == [1] && self.take_seat())
+                }
+                Stage::Over(has_box) => return Ok(Some(*has_box)),
+                Stage::Spent => return Err(CollectiveError::Spent),
+            };
         }
-        Ok(have_all[0] == 1)
     }
 
-    /// Joins a box on the way to a peer. `None`: there is none, or not for all.
-    fn join(&self, to: PeerId, joining: Joining) -> Result<Option<SeatId>, CollectiveError> {
-        let shared = Rc::clone(&self.state.borrow().channel.shared);
-        let now = shared.now();
-        let seat = shared.inner.borrow_mut().core.join_group(now, to, joining);
-        let Some(seat) = seat else { return Ok(None) };
+    /// All have told where they are, and the first with what to join.
+    fn join(&mut self, told: &[u64]) -> Result<Stage, CollectiveError> {
+        let (rank, size) = (self.group.rank(), self.group.size());
+        let hosts: Vec<u64> = told.chunks_exact(3).map(|of_one| of_one[0]).collect();
+        // All send towards the first, and who is on its host towards the first that is not.
+        let Some(away) = hosts.iter().position(|host| *host != hosts[0]) else {
+            return Ok(Stage::Over(false));
+        };
+        let to = if hosts[rank] == hosts[0] { away } else { 0 };
+        let joining = Joining { key: told[1], group: told[2], size: size as u16, member: rank as u16 };
+        self.multicasts = Multicasts::between(&hosts, joining.key, joining.group.wrapping_add(1));
+        let peer = self.group.state.borrow_mut().partner(to).map(|partner| partner.peer);
+        let (shared, now) = (self.shared(), self.shared().now());
+        self.seat = peer.and_then(|peer| shared.inner.borrow_mut().core.join_group(now, peer, joining));
         shared.transmit(now)?;
-        let deadline = Some(now.plus(PATIENCE_NS));
-        let joined = shared.wait_until(deadline, |core| match core.seat(seat)?.state() {
-            Seat::Joining => None,
-            state => Some(state == Seat::Joined),
-        })?;
-        if joined == Some(true) {
-            return Ok(Some(seat));
-        }
-        self.leave(seat)?;
-        Ok(None)
+        Ok(Stage::Joining(now.plus(PATIENCE_NS)))
     }
 
-    fn leave(&self, seat: SeatId) -> Result<(), CollectiveError> {
-        let shared = Rc::clone(&self.state.borrow().channel.shared);
-        shared.inner.borrow_mut().core.leave_group(seat);
-        shared.transmit(shared.now())?;
-        Ok(())
+    /// Waits until it is known whether there is a box here.
+    fn wait_for_seat(&self, deadline: Instant) -> Result<Option<bool>, CollectiveError> {
+        let Some(seat) = self.seat else { return Ok(Some(false)) };
+        let settled = |core: &mut Core| match core.seat(seat).map(Member::state) {
+            Some(Seat::Joining) => None,
+            state => Some(state == Some(Seat::Joined)),
+        };
+        let joined = self.shared().wait_until(Some(deadline), settled)?;
+        operation::progress(&self.group.state)?;
+        Ok(joined)
+    }
+
+    /// It is known here whether there is a box.
+    fn agree(&mut self, has_joined: bool) -> Result<Stage, CollectiveError> {
+        if !has_joined {
+            self.leave();
+        }
+        let has_joined = [u64::from(has_joined)];
+        self.start(|group| group.start_allreduce(&has_joined, &Reduction::min())).map(Stage::Agreeing)
+    }
+
+    /// Starts something in the group, where others can start nothing.
+    fn start<T>(
+        &self,
+        start: impl FnOnce(&Group) -> Result<T, CollectiveError>,
+    ) -> Result<T, CollectiveError> {
+        self.group.state.borrow_mut().is_searching = false;
+        let started = start(&self.group);
+        self.group.state.borrow_mut().is_searching = true;
+        started
+    }
+
+    /// There is a box for all, which counts from now on.
+    fn take_seat(&mut self) -> bool {
+        let Some(seat) = self.seat.take() else { return false };
+        let (rank, size) = (self.group.rank(), self.group.size());
+        let mut state = self.group.state.borrow_mut();
+        state.switch_box = Some(SwitchBox::new(seat));
+        state.multicasts = self.multicasts.take();
+        tracing::info!(rank, size, "a switch box counts for a group");
+        true
+    }
+
+    /// The result is given out.
+    fn end(&mut self) {
+        self.stage = Stage::Spent;
+        self.group.state.borrow_mut().is_searching = false;
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            let shared = self.shared();
+            shared.inner.borrow_mut().core.leave_group(seat);
+            // If the NIC is broken, nobody can be told.
+            let _ = shared.transmit(shared.now());
+        }
+    }
+
+    fn shared(&self) -> Rc<Shared> {
+        Rc::clone(&self.group.state.borrow().channel.shared)
+    }
+}
+
+impl Drop for SwitchBoxSearch {
+    fn drop(&mut self) {
+        if !matches!(self.stage, Stage::Spent | Stage::Over(_)) {
+            self.group.state.borrow_mut().abandon_search();
+        }
+        if !matches!(self.stage, Stage::Spent) {
+            self.end();
+        }
+    }
+}
+
+impl fmt::Debug for SwitchBoxSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwitchBoxSearch").field("group", &self.group).finish_non_exhaustive()
     }
 }

@@ -87,20 +87,35 @@ impl<T> Operation<T> {
     pub(super) fn wait_for_output(&mut self, timeout: Option<Duration>) -> Result<Output, CollectiveError> {
         let shared = Rc::clone(&self.state.borrow().channel.shared);
         let deadline = timeout.and_then(|timeout| shared.deadline(timeout)).unwrap_or(Instant::NEVER);
+        self.output_until(deadline)?.ok_or(CollectiveError::TimedOut(timeout.unwrap_or_default()))
+    }
+
+    /// As [`Operation::wait`], but no longer than until `deadline`: then `None`.
+    pub(super) fn wait_until(&mut self, deadline: Instant) -> Result<Option<T>, CollectiveError> {
+        Ok(self.output_until(deadline)?.map(self.convert))
+    }
+
+    fn output_until(&mut self, deadline: Instant) -> Result<Option<Output>, CollectiveError> {
+        let shared = Rc::clone(&self.state.borrow().channel.shared);
         let mut until = deadline.min(shared.now().plus(INQUIRE_NS));
         loop {
             if let Some(output) = self.outcome()? {
-                return Ok(output);
+                return Ok(Some(output));
             }
             let state = &self.state;
             shared.wait_until(Some(until), |core| state.borrow().has_news(core).then_some(()))?;
             self.state.borrow_mut().take_in()?;
             // What always arrives must not keep a caller whose result does not.
             let now = shared.now();
-            if now >= until {
-                if let (Some(timeout), true) = (timeout, now >= deadline) {
-                    return self.outcome()?.ok_or(CollectiveError::TimedOut(timeout));
+            if now >= deadline {
+                let output = self.outcome()?;
+                if output.is_none() {
+                    // Who waits for short times, again and again, waits for long.
+                    self.inquire_if_long()?;
                 }
+                return Ok(output);
+            }
+            if now >= until {
                 self.state.borrow_mut().inquire(true)?;
                 until = deadline.min(now.plus(INQUIRE_NS));
             }

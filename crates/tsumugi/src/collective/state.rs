@@ -1,11 +1,13 @@
 //! What a group knows: its participants and its operations, from start to end. [`super::arrivals`] is what arrives,
 //! [`super::departures`] what is sent.
 
+use super::algorithms::flat_broadcast;
 use super::call::{Call, Collective};
 use super::choose::{Shape, Way, choose};
 use super::error::{Broken, CollectiveError};
 use super::execution::Execution;
-use super::format::{Kind, Why, Words};
+use super::format::{Kind, Part, Why, Words};
+use super::multicasts::{Multicasts, Route};
 use super::partner::{Partner, cost};
 use super::reduction::Combine;
 use super::schedule::Position;
@@ -13,8 +15,7 @@ use super::switch_box::{Counting, SwitchBox};
 use crate::PeerId;
 use crate::channel::Channel;
 use crate::endpoint::core::Core;
-use crate::endpoint::multicast::MulticastId;
-use crate::error::{Failure, SendError};
+use crate::error::{Failure, Reason, SendError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use tsumugi_rail::RailError;
@@ -36,6 +37,7 @@ pub(super) struct Running {
     pub(super) execution: Option<Execution>,
     /// How a box counts it, or would have.
     pub(super) counting: Option<Counting>,
+    pub(super) route: Route,
     /// Peers that are asked for signs of life while it lasts, and in which connections.
     expects: Vec<(PeerId, u32)>,
     /// Nobody will ask for its result.
@@ -43,23 +45,43 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Whether a message is still to come from a participant.
+    /// Whether a message is still to come from a participant, or may be.
     pub(super) fn awaits(&self, rank: usize) -> bool {
         self.execution.as_ref().is_some_and(|execution| execution.awaits(rank))
+            || self.route == Route::Open { root: rank }
     }
 
-    /// Whether a message is still to be sent to a participant.
-    pub(super) fn serves(&self, rank: usize) -> bool {
-        self.execution.as_ref().is_some_and(|execution| execution.serves(rank))
+    /// Whether it cannot be completed without a participant that is gone. One that has left in good order had done its part: if the root
+    /// sends to everybody, that was to get the data from it.
+    pub(super) fn needs(&self, rank: usize, failure: &Failure) -> bool {
+        if matches!(self.route, Route::Open { .. }) && failure.reason == Reason::Closed {
+            return false;
+        }
+        self.awaits(rank) || self.execution.as_ref().is_some_and(|execution| execution.serves(rank))
+    }
+
+    /// It is known now whether the root sends the data to everybody.
+    pub(super) fn settle_route(&mut self, is_to_all: bool, me: Position) {
+        let Route::Open { root } = self.route else { return };
+        self.route = Route::Schedule;
+        if is_to_all {
+            let schedule = flat_broadcast(me, root, self.call.bytes as usize);
+            self.execution = Some(Execution::begin(schedule, |_| {}, None));
+            self.route = Route::ToAll(None);
+        }
+    }
+
+    /// The participants from whom something is still to come, or may be.
+    fn awaited(&self) -> Vec<usize> {
+        let root = if let Route::Open { root } = self.route { Some(root) } else { None };
+        self.execution.iter().flat_map(Execution::awaited).chain(root).collect()
     }
 }
 
 /// Data for an operation that was not started.
 pub(super) struct Kept {
     pub(super) rank: usize,
-    pub(super) call: Call,
-    pub(super) whole: u64,
-    pub(super) at: u64,
+    pub(super) part: Part,
     pub(super) data: Vec<u8>,
 }
 
@@ -101,8 +123,10 @@ pub(super) struct State {
     pub(super) has_said: bool,
     /// The box that counts for the group, or has.
     pub(super) switch_box: Option<SwitchBox>,
-    /// By the rank of the sender, if what is sent to all leaves once.
-    pub(super) multicasts: Option<Vec<MulticastId>>,
+    /// What makes broadcasts leave their root once, if the box does.
+    pub(super) multicasts: Option<Multicasts>,
+    /// A box is being looked for, and nothing else may be started.
+    pub(super) is_searching: bool,
     /// The last operation that a box has counted, and what came of it.
     pub(super) last_counted: Option<(u64, Words)>,
     /// Operations from this one on are not done, and why.
@@ -131,6 +155,7 @@ impl State {
             has_said: false,
             switch_box: None,
             multicasts: None,
+            is_searching: false,
             last_counted: None,
             broken: None,
         };
@@ -167,27 +192,34 @@ impl State {
         }
         let by_box = self.switch_box.as_ref();
         let counted = by_box.and_then(|by_box| by_box.counts(sequence, &call, self.me.size));
+        let route = self.route_of(shape);
         let (execution, counting) = if let Some(counted) = counted {
             let mut data = vec![0; call.bytes as usize];
             fill(&mut data);
             (None, Some(Counting::new(counted, shape, combine, data)))
         } else {
-            let Way::Messages(schedule) = choose(shape, self.me, self.multicasts.is_some());
+            let schedule = match (shape, route) {
+                (&Shape::Broadcast { root, bytes }, Route::ToAll(_)) => flat_broadcast(self.me, root, bytes),
+                _ => {
+                    let Way::Messages(schedule) = choose(shape, self.me);
+                    schedule
+                }
+            };
             (Some(Execution::begin(schedule, fill, combine)), None)
         };
         self.started += 1;
         self.history.truncate(HISTORY - 1);
         self.history.push_front(call);
-        let running = Running { call, execution, counting, expects: Vec::new(), is_orphan: false };
+        let running = Running { call, execution, counting, route, expects: Vec::new(), is_orphan: false };
         if let (None, Some(switch_box)) = (&running.execution, &mut self.switch_box) {
             switch_box.waiting.push_back(sequence);
         }
         self.running.insert(sequence, running);
-        for Kept { rank, call, whole, at, data } in self.kept.remove(&sequence).unwrap_or_default() {
+        for Kept { rank, part, data } in self.kept.remove(&sequence).unwrap_or_default() {
             if let Some(partner) = self.partner(rank) {
                 partner.kept_bytes -= cost(data.len());
             }
-            self.on_data(rank, sequence, (call, whole, at), &data)?;
+            self.on_data(rank, sequence, part, &data)?;
         }
         self.answer_wants();
         self.watch(sequence);
@@ -195,6 +227,17 @@ impl State {
         self.go_on_counting()?;
         self.leave()?;
         Ok(sequence)
+    }
+
+    /// Which way the data of an operation go.
+    fn route_of(&mut self, shape: &Shape) -> Route {
+        let (&Shape::Broadcast { root, .. }, Some(multicasts)) = (shape, &mut self.multicasts) else {
+            return Route::Schedule;
+        };
+        let shared = &self.channel.shared;
+        let now = shared.now();
+        let peer_of = |rank: usize| self.partners.get(rank)?.as_ref().map(|partner| partner.peer);
+        multicasts.route((&mut shared.inner.borrow_mut().core, now), (root, self.me), peer_of)
     }
 
     /// Has the peers that an operation waits for asked for signs of life, and finds those that are gone already.
@@ -206,24 +249,33 @@ impl State {
 
     /// The same; returns one that is gone.
     fn expect(&mut self, sequence: u64) -> Option<(usize, Box<Failure>)> {
-        let Running { execution, expects, .. } = self.running.get_mut(&sequence)?;
-        let execution = execution.as_ref()?;
+        let running = self.running.get_mut(&sequence).filter(|running| running.execution.is_some())?;
+        if let Route::Open { root } = running.route
+            && let Some(Some(Partner { gone: Some(failure), .. })) = self.partners.get(root)
+            && failure.reason == Reason::Closed
+        {
+            // What it had to send to everybody would have come before that.
+            running.settle_route(false, self.me);
+        }
         let now = self.channel.shared.now();
         let core = &mut self.channel.shared.inner.borrow_mut().core;
         for (rank, partner) in self.partners.iter().enumerate() {
             let Some(partner) = partner else { continue };
-            let awaits = execution.awaits(rank);
-            if let Some(failure) = &partner.gone
-                && (awaits || execution.serves(rank))
+            let awaits = running.awaits(rank);
+            let mut gone = partner.gone.clone();
+            if let (None, true, Err(SendError::Peer(failure))) =
+                (&gone, awaits, core.may_post(partner.peer, 0))
             {
-                return Some((rank, failure.clone()));
+                gone = Some(failure);
             }
-            if awaits {
-                if let Err(SendError::Peer(failure)) = core.may_post(partner.peer, 0) {
-                    return Some((rank, failure));
+            match gone {
+                Some(failure) if running.needs(rank, &failure) => return Some((rank, failure)),
+                None if awaits => {
+                    core.expect(now, partner.peer);
+                    let its = (core.canonical(partner.peer), core.connection(partner.peer));
+                    running.expects.push(its);
                 }
-                core.expect(now, partner.peer);
-                expects.push((core.canonical(partner.peer), core.connection(partner.peer)));
+                _ => {}
             }
         }
         None
@@ -320,6 +372,13 @@ impl State {
         }
     }
 
+    /// A search for a box was dropped before it was over.
+    pub(super) fn abandon_search(&mut self) {
+        self.give_up(self.started, Broken::SearchDropped { sequence: self.started });
+        // There is nobody to tell that the NIC is broken.
+        let _ = self.leave();
+    }
+
     /// Tells a participant which operations are not done any more, unless it knows.
     pub(super) fn tell(&mut self, rank: usize) {
         let Some((sequence, broken)) = &self.broken else { return };
@@ -373,8 +432,8 @@ impl State {
     pub(super) fn inquire(&mut self, all: bool) -> Result<(), RailError> {
         let Some((&sequence, running)) = self.running.first_key_value() else { return Ok(()) };
         let call = running.call;
-        let awaited: Vec<usize> = match &running.execution {
-            Some(execution) => execution.awaited().collect(),
+        let awaited = match &running.execution {
+            Some(_) => running.awaited(),
             None => self.awaited_by_box().into_iter().collect(),
         };
         for rank in awaited {

@@ -48,7 +48,7 @@ impl Counting {
 
     /// The same by messages.
     pub(super) fn by_messages(&self, me: Position) -> Execution {
-        let Way::Messages(schedule) = choose(&self.shape, me, false);
+        let Way::Messages(schedule) = choose(&self.shape, me);
         let fill = |place: &mut [u8]| place[..self.data.len()].copy_from_slice(&self.data);
         Execution::begin(schedule, fill, self.combine.clone())
     }

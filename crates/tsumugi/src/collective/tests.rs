@@ -317,7 +317,7 @@ proptest! {
         let bytes = bytes / 8 * 8;
         let run = |shape: Shape, input: &dyn Fn(usize) -> Vec<u8>| {
             let sum = Reduction::<u64>::sum().combine();
-            let schedule = |me| { let Way::Messages(schedule) = choose(&shape, me, false); schedule };
+            let schedule = |me| { let Way::Messages(schedule) = choose(&shape, me); schedule };
             all(size, seed, schedule, input, Some(sum))
         };
         let numbers = |rank| elements_in::<u64>(&data(rank, bytes));

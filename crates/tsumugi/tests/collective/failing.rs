@@ -92,6 +92,18 @@ fn who_does_something_else_is_told_and_nobody_waits_for_ever() {
                     Ok(())
                 }),
             ),
+            (
+                "root, each the other, waiting for short times",
+                Box::new(|group| {
+                    let mut operation = group.start_broadcast(1 - group.rank(), &[0u8])?;
+                    loop {
+                        match operation.wait_timeout(Duration::from_millis(1)) {
+                            Err(CollectiveError::TimedOut(_)) => {}
+                            outcome => return outcome.map(drop),
+                        }
+                    }
+                }),
+            ),
             // Both send, and are through.
             ("root, each itself", Box::new(|group| group.broadcast(group.rank(), &mut [0u8]))),
             (
@@ -251,6 +263,36 @@ fn a_participant_that_gives_its_group_up_tells_the_others() {
         });
         for told in &outcomes[1..] {
             assert!(told.as_ref().unwrap().contains("rank 0 has dropped its group"), "{told:?}");
+        }
+    });
+}
+
+#[test]
+fn who_drops_a_search_for_a_box_tells_the_others() {
+    in_time(|| {
+        let outcomes = together(3, impatient, |site| {
+            let group = site.group(CHANNEL);
+            group.barrier().unwrap();
+            let search = group.start_use_switch_box().unwrap();
+            if site.rank == 0 {
+                drop(search);
+                let error = group.barrier().unwrap_err();
+                assert!(matches!(error, CollectiveError::Broken(Broken::SearchDropped { .. })), "{error}");
+                let _ = site.endpoint.flush();
+                return None;
+            }
+            let mut search = search;
+            let outcome = search.wait().and_then(|_| group.barrier());
+            let _ = site.endpoint.flush();
+            Some(outcome.unwrap_err().to_string())
+        });
+        for told in &outcomes[1..] {
+            // Or its endpoint has closed before it had said so.
+            let told = told.as_ref().unwrap();
+            assert!(
+                ["has dropped its group", "is gone"].iter().any(|it| told.contains(&format!("rank 0 {it}"))),
+                "{told}"
+            );
         }
     });
 }

@@ -180,3 +180,28 @@ fn an_operation_that_is_waited_for_in_vain_goes_on() {
         );
     });
 }
+
+#[test]
+fn a_search_for_a_box_can_be_tested() {
+    in_time(|| {
+        together(
+            3,
+            |_| Config::loopback(),
+            |site| {
+                let group = site.group(CHANNEL);
+                let mut search = group.start_use_switch_box().unwrap();
+                assert!(matches!(group.start_barrier(), Err(CollectiveError::Searching)));
+                assert!(matches!(group.start_use_switch_box(), Err(CollectiveError::Searching)));
+                let has_box = loop {
+                    if let Some(has_box) = search.test().unwrap() {
+                        break has_box;
+                    }
+                };
+                // All are on one host.
+                assert!(!has_box && matches!(search.test(), Err(CollectiveError::Spent)));
+                group.barrier().unwrap();
+                assert!(!group.use_switch_box().unwrap() && !group.is_counted_by_a_box());
+            },
+        );
+    });
+}

@@ -5,8 +5,8 @@ mod places;
 mod several;
 
 use places::{
-    address, as_root_with_the_program, at_hook, config, forget_groups, in_the_switch, lab, places, places_in,
-    row_of_three, together,
+    PORT, Place, address, as_root_with_the_program, at_hook, config, forget_groups, in_the_switch, lab,
+    places, places_in, row_of_three, together,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -94,16 +94,123 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
             |rank| config(rank as u64, Some(faults)),
             |_, group| {
                 assert!(group.use_switch_box().expect("asked"), "there is a box at hook {hook}");
-                assert!(group.is_broadcast_by_a_box(), "it makes packets for each at hook {hook}");
                 let mut random = StdRng::seed_from_u64(7);
                 for _ in 0..150 {
                     operate(group, &mut random);
                 }
-                group.is_counted_by_a_box()
+                [group.is_counted_by_a_box(), group.is_broadcast_by_a_box()]
             },
             |_| {},
         );
-        assert!(counted.iter().all(|counted| *counted), "at hook {hook}");
+        assert!(counted.iter().all(|counted| *counted == [true; 2]), "at hook {hook}: {counted:?}");
+    }
+}
+
+#[test]
+fn who_closes_after_a_broadcast_breaks_it_for_nobody() {
+    let Some(_watched) = as_root_with_the_program("who_closes_after_a_broadcast_breaks_it_for_nobody") else {
+        return;
+    };
+    // Enough for a tree of some depth, in which some wait for others that have what they need from the root.
+    const SIZE: usize = 8;
+    let lab = lab(SIZE as u32, 1500);
+    let mut faults = FaultOptions::default();
+    faults.loss = 0.02;
+    let mut by_box = 0;
+    for round in 0..5u32 {
+        let sent = together(
+            &places(&lab, SIZE),
+            |rank| config(u64::from(round) << 8 | rank as u64, Some(faults)),
+            |_, group| {
+                assert!(group.use_switch_box().expect("asked"), "there is a box");
+                let mut was_by_box = false;
+                for number in 0..4 {
+                    // So that the last is sent to all or not, by chance.
+                    let start = Instant::now();
+                    while number > 2
+                        && group.rank() == 0
+                        && start.elapsed() < Duration::from_millis(15) * round
+                    {
+                        group.progress().expect("progress");
+                    }
+                    was_by_box = group.is_broadcast_by_a_box();
+                    let mut data = [if group.rank() == 0 { number } else { u64::MAX }; 3000];
+                    group.broadcast(0, &mut data).expect("a broadcast");
+                    assert_eq!(data, [number; 3000]);
+                }
+                was_by_box
+            },
+            |_| {},
+        );
+        by_box += usize::from(sent[0]);
+    }
+    assert!(by_box > 0, "the last was never sent to all at once");
+}
+
+#[test]
+fn who_closes_before_a_broadcast_keeps_nobody_waiting() {
+    let Some(_watched) = as_root_with_the_program("who_closes_before_a_broadcast_keeps_nobody_waiting")
+    else {
+        return;
+    };
+    // In the tree of eight, 6 passes on to 7 what 4 has from 0.
+    const SIZE: usize = 8;
+    let lab = lab(SIZE as u32, 1500);
+    for round in 0..3u32 {
+        together(
+            &places(&lab, SIZE),
+            |rank| config(rank as u64, None).connect_timeout(Duration::from_secs(2)),
+            |_, group| {
+                assert!(group.use_switch_box().expect("asked"), "there is a box");
+                (0..2 + round).for_each(|_| group.broadcast(0, &mut [0u8]).expect("a broadcast"));
+                if group.rank() != 6 {
+                    std::thread::sleep(Duration::from_millis(20) * round);
+                    let last = group.start_broadcast(0, &[0u8]);
+                    let outcome = last.and_then(|mut last| last.wait_timeout(Duration::from_secs(20)));
+                    assert!(!matches!(outcome, Err(CollectiveError::TimedOut(_))), "{outcome:?}");
+                }
+            },
+            |_| {},
+        );
+    }
+}
+
+#[test]
+fn in_xdp_a_box_counts_only_where_no_two_are_behind_one_port() {
+    let Some(_watched) =
+        as_root_with_the_program("in_xdp_a_box_counts_only_where_no_two_are_behind_one_port")
+    else {
+        return;
+    };
+    let lab = lab(3, 1500);
+    for hook in [Hook::Tc, Hook::Native] {
+        if hook != Hook::Tc {
+            at_hook(&lab, hook);
+        }
+        let mut places = places(&lab, 3);
+        let port = PORT + 1;
+        let address = format!("{}:{port}", lab.nodes()[2].nics[0].address);
+        places.push(Place { lab: &lab, node: 2, address });
+        let outcomes = together(
+            &places,
+            |rank| {
+                let mut config = config(rank as u64, None);
+                config.port = if rank == 3 { port } else { PORT };
+                config
+            },
+            |_, group| {
+                let has_box = group.use_switch_box().expect("asked");
+                let mut sum = [1u64];
+                for round in 1..6 {
+                    group.allreduce(&mut sum, &Reduction::sum()).expect("a sum");
+                    assert_eq!(sum, [4u64.pow(round)]);
+                }
+                (has_box, group.is_counted_by_a_box())
+            },
+            |_| {},
+        );
+        let expected = hook == Hook::Tc;
+        assert!(outcomes.iter().all(|it| *it == (expected, expected)), "at hook {hook}: {outcomes:?}");
     }
 }
 
