@@ -82,8 +82,11 @@ static __always_inline struct work *find_packet(const char *data, const char *en
 static __always_inline struct work *count_packet(struct work *work)
 {
 	work->now_s = time_s();
-	work->random[0] = random_word(0);
-	work->random[1] = random_word(1);
+	/* Nobody else is given a token. */
+	if (work->in.header.kind == TSUMUGI_JOIN) {
+		work->random[0] = random_word(0);
+		work->random[1] = random_word(1);
+	}
 	count_in(work);
 	if (work->step == STEP_SPREAD && work->onward.six)
 		find_frame_sum(work);
