@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tsumugi_sim::{Complaint, Costs, GroupsReport, ModelsReport, Report, run, run_groups, run_models, scale};
 
 /// Seeds beside those that every run takes, and from where on they lie.
-const FRESH_SEEDS: u64 = 6_000;
+const FRESH_SEEDS: u64 = 4_000;
 const FRESH_FROM: u64 = 1_000_000;
 
 /// Seeds that have complained before: every one of them has found something.

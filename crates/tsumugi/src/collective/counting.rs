@@ -2,7 +2,7 @@
 
 use super::error::Broken;
 use super::format::{Kind, Words};
-use super::multicasts::Multicasts;
+use super::multicasts::{Multicasts, Route};
 use super::state::State;
 use tsumugi_proto::group::member::{Failure, Member, State as Seat};
 use tsumugi_rail::RailError;
@@ -171,6 +171,12 @@ impl State {
 
     /// Gives the seat back, and leaves the groups in which members send to all.
     pub(super) fn leave_box(&mut self) {
+        // What has told others that it goes to all goes on so.
+        for running in self.running.values_mut() {
+            if let Route::ToAll(id) = &mut running.route {
+                *id = None;
+            }
+        }
         for id in self.multicasts.take().into_iter().flat_map(Multicasts::joined) {
             self.channel.shared.inner.borrow_mut().core.leave_multicast(id);
             self.has_said = true;

@@ -90,7 +90,7 @@ impl State {
     /// Sends the next part of the send at `at`, if that may be now.
     fn send_part(&mut self, sequence: u64, at: usize) -> Result<(), Stop> {
         let State { running, partners, channel, me, started, stalled, .. } = self;
-        let Some(Running { call, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
+        let Some(Running { call, route, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
             return Err(Stop::Blocked);
         };
         let Some(send) = execution.sends().get(at) else { return Err(Stop::Blocked) };
@@ -107,7 +107,7 @@ impl State {
                 call: *call,
                 whole: send.range.len() as u64,
                 at: send.done as u64,
-                is_to_all: false,
+                is_to_all: matches!(route, Route::ToAll(_)),
             });
             let header =
                 Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };

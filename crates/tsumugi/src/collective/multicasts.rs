@@ -22,7 +22,7 @@ pub(super) enum Route {
     Schedule,
     /// The root of a broadcast may send them to everybody itself. None have come yet.
     Open { root: usize },
-    /// It does; at the root, in this group.
+    /// It does; at the root, in this group. `None`: to each by itself, for the group was left.
     ToAll(Option<MulticastId>),
 }
 

@@ -262,13 +262,11 @@ impl State {
         for (rank, partner) in self.partners.iter().enumerate() {
             let Some(partner) = partner else { continue };
             let awaits = running.awaits(rank);
-            let mut gone = partner.gone.clone();
-            if let (None, true, Err(SendError::Peer(failure))) =
-                (&gone, awaits, core.may_post(partner.peer, 0))
-            {
-                gone = Some(failure);
-            }
-            match gone {
+            let look = || match core.may_post(partner.peer, 0) {
+                Err(SendError::Peer(failure)) if awaits => Some(failure),
+                _ => None,
+            };
+            match partner.gone.clone().or_else(look) {
                 Some(failure) if running.needs(rank, &failure) => return Some((rank, failure)),
                 None if awaits => {
                     core.expect(now, partner.peer);

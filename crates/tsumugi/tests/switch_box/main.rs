@@ -176,6 +176,33 @@ fn who_closes_before_a_broadcast_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_broadcast_outlives_the_box_that_it_began_with() {
+    let Some(_watched) = as_root_with_the_program("a_broadcast_outlives_the_box_that_it_began_with") else {
+        return;
+    };
+    const NUMBERS: usize = 500_000;
+    let lab = lab(4, 1500);
+    together(
+        &places(&lab, 4),
+        |rank| config(rank as u64, None),
+        |_, group| {
+            let numbers = |of: u64| (0..NUMBERS as u64).map(|at| at ^ of << 32).collect::<Vec<_>>();
+            assert!(group.use_switch_box().expect("asked"), "there is a box");
+            for round in 0..6 {
+                let data = if group.rank() == 0 { numbers(round) } else { vec![0; NUMBERS] };
+                let mut broadcast = group.start_broadcast(0, &data).expect("started");
+                if round == 5 {
+                    assert!(group.rank() != 0 || group.is_broadcast_by_a_box());
+                    assert!(group.use_switch_box().expect("asked"), "there is a box");
+                }
+                assert!(broadcast.wait().expect("a broadcast") == numbers(round), "{round}");
+            }
+        },
+        |_| {},
+    );
+}
+
+#[test]
 fn in_xdp_a_box_counts_only_where_no_two_are_behind_one_port() {
     let Some(_watched) =
         as_root_with_the_program("in_xdp_a_box_counts_only_where_no_two_are_behind_one_port")
