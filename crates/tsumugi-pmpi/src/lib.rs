@@ -33,15 +33,8 @@ mod settings;
 mod setup;
 mod started;
 
-/// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
-/// node of a job.
-#[used]
-static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
+use tsumugi_wire::limits::MARKED_VERSION;
 
-/// "tsumugi wire protocol N", and a zero: `tsumugi_mpi::provider::MARK` and the number.
-const fn protocol(version: u8) -> [u8; 24] {
-    assert!(version < 10, "make room for another digit");
-    let mut text = *b"tsumugi wire protocol _\0";
-    text[22] = b'0' + version;
-    text
-}
+/// Which version of the protocol this speaks.
+#[used]
+static PROTOCOL: [u8; MARKED_VERSION.len()] = MARKED_VERSION;
