@@ -6,6 +6,7 @@
 
 use crate::library::Library;
 use std::ffi::{CStr, c_int};
+use tsumugi::collective::ReductionKind;
 
 /// Whose binary interface it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) struct Abi {
     pub(crate) tag_at: usize,
     pub(crate) any_tag: c_int,
     types: Vec<Known<Number>>,
-    operations: Vec<Known<Combination>>,
+    operations: Vec<Known<ReductionKind>>,
 }
 
 /// A predefined handle and what it stands for.
@@ -89,20 +90,6 @@ impl Number {
             Number::I64 | Number::U64 | Number::F64 => 8,
         }
     }
-}
-
-/// What a predefined operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Combination {
-    Sum,
-    Product,
-    Min,
-    Max,
-    Band,
-    Bor,
-    Bxor,
-    Land,
-    Lor,
 }
 
 /// A predefined handle: its value in MPICH's interface, the variable that it is the address of in Open MPI's, and the value in MPI 5's.
@@ -158,7 +145,7 @@ predefined!(TYPES: Number {
     MPI_DOUBLE_PRECISION   0x4c00081f c"ompi_mpi_dblprec"            0x21c F64;
 });
 
-predefined!(OPERATIONS: Combination {
+predefined!(OPERATIONS: ReductionKind {
     MPI_SUM  0x58000003 c"ompi_mpi_op_sum"  0x21 Sum;
     MPI_PROD 0x58000004 c"ompi_mpi_op_prod" 0x24 Product;
     MPI_MIN  0x58000002 c"ompi_mpi_op_min"  0x22 Min;
@@ -251,7 +238,7 @@ impl Abi {
     }
 
     /// What an operation does; `None`: it is the program's, or none of those that are known.
-    pub(crate) fn combination(&self, operation: usize) -> Option<Combination> {
+    pub(crate) fn reduction(&self, operation: usize) -> Option<ReductionKind> {
         find(&self.operations, operation)
     }
 

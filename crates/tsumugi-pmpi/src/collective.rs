@@ -82,7 +82,7 @@ pub(crate) unsafe fn allreduce(mpi: &Mpi, abi: &Abi, reduce: Reduce, comm: usize
 impl Reduce {
     /// How it is done, and the length of the data, bytes; `None`: it is left to the MPI.
     pub(crate) fn how(&self, abi: &Abi) -> Option<(How, usize)> {
-        let how = How::of(abi.number(self.datatype)?, abi.combination(self.operation)?)?;
+        let how = How::of(abi.number(self.datatype)?, abi.reduction(self.operation)?)?;
         let bytes = usize::try_from(self.count).ok()?.checked_mul(how.element_bytes())?;
         c_int::try_from(self.count).ok()?;
         (1..=REDUCTION_BYTES_MAX).contains(&bytes).then_some((how, bytes))
