@@ -143,6 +143,10 @@ predefined!(TYPES: Number {
     MPI_INTEGER            0x4c00041b c"ompi_mpi_integer"            0x219 I32;
     MPI_REAL               0x4c00041c c"ompi_mpi_real"               0x21a F32;
     MPI_DOUBLE_PRECISION   0x4c00081f c"ompi_mpi_dblprec"            0x21c F64;
+    MPI_INTEGER4           0x4c000430 c"ompi_mpi_integer4"           0x2d1 I32;
+    MPI_INTEGER8           0x4c000831 c"ompi_mpi_integer8"           0x2d9 I64;
+    MPI_REAL4              0x4c000427 c"ompi_mpi_real4"              0x2d2 F32;
+    MPI_REAL8              0x4c000829 c"ompi_mpi_real8"              0x2da F64;
 });
 
 predefined!(OPERATIONS: ReductionKind {
