@@ -125,6 +125,21 @@ fn a_switch_box_counts_for_unmodified_programs() {
 }
 
 #[test]
+fn sessions_are_served_without_mpi_init_and_beside_it() {
+    let Some(_watch) = as_root("sessions_are_served_without_mpi_init_and_beside_it", None) else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "sessions").unwrap();
+        let done = succeed(&mpi, &[], &[program.path(), "world"], "sessions: ok");
+        assert!(done.contains(&[250, 260, 255, 10]), "{}: {done:?}", mpi.name);
+        if mpi.name == "mpich" {
+            // What ends with the last session begins once more with another.
+            let done = succeed(&mpi, &[], &[program.path()], "sessions: ok");
+            assert!(done.len() == 4 && done.contains(&[50, 52, 51, 2]), "{done:?}");
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_keeps_nobody_waiting() {
     let Some(_watch) = as_root("a_rank_that_is_killed_keeps_nobody_waiting", None) else { return };
     for mpi in Mpi::all() {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `exports` | the functions that programs call |
 //! | `collective`, `pending`, `requests` | collectives that wait; those that were started; waiting for requests |
+//! | `lifetime` | when the MPI begins and ends |
 //! | `communicator`, `setup` | what is known of a communicator, and how its ranks come to a group |
 //! | `engine`, `helper` | the endpoint and the groups of a process; the thread that makes progress for them now and then |
 //! | `started` | what was started, and what is to be done when it is complete |
@@ -24,6 +25,7 @@ mod engine;
 mod exports;
 mod helper;
 mod library;
+mod lifetime;
 mod mpi;
 mod pending;
 mod reduction;
