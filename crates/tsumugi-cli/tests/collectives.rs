@@ -140,6 +140,17 @@ fn sessions_are_served_without_mpi_init_and_beside_it() {
 }
 
 #[test]
+fn the_xdp_program_receives_for_collectives_too() {
+    let Some(_watch) = with_xdp("the_xdp_program_receives_for_collectives_too") else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "taken").unwrap();
+        let (well, said) = mpi.run(&["--collectives", "--xdp"], &LOG, &[program.path(), "one-thread"]);
+        assert!(well && said.contains("taken: ok"), "{}: {said}", mpi.name);
+        assert_eq!(said.matches(": receive path xdp, ").count(), 2, "{}: {said}", mpi.name);
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_keeps_nobody_waiting() {
     let Some(_watch) = as_root("a_rank_that_is_killed_keeps_nobody_waiting", None) else { return };
     for mpi in Mpi::all() {
