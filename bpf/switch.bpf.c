@@ -99,21 +99,13 @@ static __always_inline __u32 addressee(const struct work *work)
 	return work->step == STEP_ANSWER_SENDER ? TO_SENDER : work->step == STEP_UP ? ONWARD : work->slot;
 }
 
-/* Puts what has been put together into the frame. */
-#define STORE(store, context, work, ...)                                                                  \
+/* Puts what has been put together into the frame: the headers, and so many bytes behind them. */
+#define STORE(store, context, work, count, ...)                                                            \
 	((work)->bytes == IPV6_HEADERS ?                                                                   \
 		 store(context, 0, (work)->headers, IPV6_HEADERS, ##__VA_ARGS__) ||                        \
-			 store(context, IPV6_HEADERS, &(work)->out, sizeof((work)->out), ##__VA_ARGS__) :  \
+			 store(context, IPV6_HEADERS, &(work)->out, count, ##__VA_ARGS__) :                \
 		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
-			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out), ##__VA_ARGS__))
-
-/* The same for a slot's part of a packet for several, whose frames stay. */
-#define STORE_PART(store, context, work, ...)                                                             \
-	((work)->bytes == IPV6_HEADERS ?                                                                   \
-		 store(context, 0, (work)->headers, IPV6_HEADERS, ##__VA_ARGS__) ||                        \
-			 store(context, IPV6_HEADERS, &(work)->out, sizeof((work)->out.header), ##__VA_ARGS__) : \
-		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
-			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out.header), ##__VA_ARGS__))
+			 store(context, IPV4_HEADERS, &(work)->out, count, ##__VA_ARGS__))
 
 /* Whether all whom a packet for all is for can be sent to by a frame for each port: there is no way to send several by one. */
 static __always_inline int reaches_all(const struct work *work)
@@ -201,12 +193,13 @@ int tsumugi_tell(struct xdp_md *context)
 		work->udp_came = sizeof(struct udphdr) + sizeof(work->in.header) + work->in.header.body_bytes;
 		if (LOAD_TABLE(bpf_xdp_load_bytes, context, work) || put_part(work, number) < 0 ||
 		    work->to.six != (__u32)six || trim(context, work) ||
-		    STORE_PART(bpf_xdp_store_bytes, context, work))
+		    STORE(bpf_xdp_store_bytes, context, work, sizeof(work->out.header)))
 			return XDP_DROP;
 		return XDP_PASS;
 	}
 	work->step = work->kind == TSUMUGI_NOTICE ? STEP_JOINED_ALL : STEP_RELEASE_ALL;
-	if (put_together(work, number) < 0 || work->to.six != (__u32)six || STORE(bpf_xdp_store_bytes, context, work))
+	if (put_together(work, number) < 0 || work->to.six != (__u32)six ||
+	    STORE(bpf_xdp_store_bytes, context, work, sizeof(work->out)))
 		return XDP_DROP;
 	return XDP_PASS;
 }
@@ -243,7 +236,7 @@ int tsumugi_switch(struct xdp_md *context)
 		if (work->step == STEP_SPREAD)
 			return spread_by_all(context, work);
 		port = put_together(work, addressee(work));
-		if (port < 0 || trim(context, work) || STORE(bpf_xdp_store_bytes, context, work))
+		if (port < 0 || trim(context, work) || STORE(bpf_xdp_store_bytes, context, work, sizeof(work->out)))
 			return XDP_DROP;
 		if (work->step != STEP_UP)
 			return bpf_redirect_map(&nics, port, XDP_DROP);
@@ -285,7 +278,8 @@ static __always_inline __u32 replace(struct __sk_buff *context, struct work *wor
 {
 	int port = put_together(work, number);
 
-	if (port < 0 || trim_skb(context, work) || STORE(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
+	if (port < 0 || trim_skb(context, work) ||
+	    STORE(bpf_skb_store_bytes, context, work, sizeof(work->out), BPF_F_INVALIDATE_HASH))
 		return 0;
 	return nic_of(port);
 }
@@ -307,7 +301,9 @@ __attribute__((noinline)) int replace_by_part(struct __sk_buff *context, __u32 n
 		return nic;
 	if (nic)
 		bpf_clone_redirect(context, nic, 0);
-	if (trim_skb(context, work) || STORE_PART(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
+	/* What is behind the header stays. */
+	if (trim_skb(context, work) ||
+	    STORE(bpf_skb_store_bytes, context, work, sizeof(work->out.header), BPF_F_INVALIDATE_HASH))
 		return 0;
 	return nic_of(port);
 }

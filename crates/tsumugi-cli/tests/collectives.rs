@@ -6,9 +6,10 @@ mod common;
 mod mpi;
 
 use common::with_xdp;
-use mpi::Mpi;
+use mpi::{ALONE, Mpi, TSUMUGI, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, Spec, Wire};
@@ -121,6 +122,71 @@ fn a_switch_box_counts_for_unmodified_programs() {
             let (well, said) = mpi.run(&options, &lossy, &[program.path(), "one-thread"]);
             assert!(well && said.contains("taken: ok"), "{}, {compiler}, under loss: {said}", mpi.name);
         }
+    }
+}
+
+#[test]
+fn sessions_are_served_without_mpi_init_and_beside_it() {
+    let Some(_watch) = as_root("sessions_are_served_without_mpi_init_and_beside_it", None) else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "sessions").unwrap();
+        let done = succeed(&mpi, &[], &[program.path(), "world"], "sessions: ok");
+        assert!(done.contains(&[250, 260, 255, 10]), "{}: {done:?}", mpi.name);
+        if mpi.name == "mpich" {
+            // What ends with the last session begins once more with another.
+            let done = succeed(&mpi, &[], &[program.path()], "sessions: ok");
+            assert!(done.len() == 4 && done.contains(&[50, 52, 51, 2]), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn the_xdp_program_receives_for_collectives_too() {
+    let Some(_watch) = with_xdp("the_xdp_program_receives_for_collectives_too") else { return };
+    for mpi in Mpi::all() {
+        let program = Program::build(&mpi, "mpicc", "taken").unwrap();
+        let (well, said) = mpi.run(&["--collectives", "--xdp"], &LOG, &[program.path(), "one-thread"]);
+        assert!(well && said.contains("taken: ok"), "{}: {said}", mpi.name);
+        assert_eq!(said.matches(": receive path xdp, ").count(), 2, "{}: {said}", mpi.name);
+    }
+}
+
+#[test]
+fn an_evaluation_tells_who_does_them_how_fast() {
+    let Some(_watch) = as_root("an_evaluation_tells_who_does_them_how_fast", None) else { return };
+    let Some(mpi) = Mpi::installed("mpich") else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let eval = |form: &[&str]| {
+        let mut command = Command::new(TSUMUGI);
+        command.args(["eval", "collectives", "--mpi", mpi.name, "--nodes", "2", "--rounds", "1"]);
+        let output = command.args(["--time", "0.01"]).args(form).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let rows =
+        ["barrier", "allreduce"].map(|figure| ["MPI", "by messages", "by the box"].map(|way| [figure, way]));
+    let rows = rows.concat();
+    let told: serde_json::Value = serde_json::from_str(&eval(&["--json"])).unwrap();
+    assert_eq!((&told["mpi"], &told["nodes"], &told["rounds"]), (&"mpich".into(), &2.into(), &1.into()));
+    let figures = told["figures"].as_array().unwrap();
+    let of: Vec<[&str; 2]> =
+        figures.iter().map(|row| ["figure", "way"].map(|key| row[key].as_str().unwrap())).collect();
+    assert_eq!(of, rows);
+    for row in figures {
+        let is_positive = |key: &&str| row[*key].as_f64().is_some_and(|value| value > 0.0);
+        assert!(["time_us", "gain", "beside_barrier"].iter().all(is_positive), "{row}");
+    }
+    let page = eval(&[]);
+    let lines: Vec<&str> = page.lines().skip(2).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), rows.len(), "{page}");
+    for (line, [figure, way]) in lines.into_iter().zip(&rows) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let begins = [&[*figure], &way.split(' ').collect::<Vec<&str>>()[..]].concat();
+        assert!(words.starts_with(&begins), "{page}");
+        // The time has a unit, and so have spreads, which are 0 in one round.
+        let numbers: Vec<f64> = words[begins.len()..].iter().filter_map(|word| word.parse().ok()).collect();
+        let [time, time_spread, gain, gain_spread, beside] = numbers[..] else { panic!("{page}") };
+        assert!(time > 0.0 && gain > 0.0 && beside > 0.0 && time_spread + gain_spread == 0.0, "{page}");
     }
 }
 

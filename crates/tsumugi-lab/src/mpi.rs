@@ -203,8 +203,8 @@ pub fn attach(lab: &Lab, ranks_per_node: u32) -> Result<(), JobError> {
     for (number, node) in lab.nodes().iter().enumerate() {
         let mut arguments = vec!["up".to_owned()];
         arguments.extend(node.nics.iter().map(|nic| nic.name.clone()));
-        // An MPI may open several endpoints in each rank.
-        arguments.extend(["--endpoints".to_owned(), (2 * ranks_per_node).to_string()]);
+        // An MPI may open several endpoints in each rank, and one rank has another for collectives.
+        arguments.extend(["--endpoints".to_owned(), (2 * ranks_per_node + 1).to_string()]);
         Running::ours(Some((lab, number)), &arguments)?.output(ATTACH_MAX)?;
     }
     Ok(())

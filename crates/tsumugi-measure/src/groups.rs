@@ -5,6 +5,7 @@ pub(crate) mod barrier;
 pub(crate) mod collectives;
 pub(crate) mod member;
 pub(crate) mod multicast;
+mod process;
 pub(crate) mod stream;
 mod task;
 mod testbed;

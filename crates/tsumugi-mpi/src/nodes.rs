@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tsumugi_wire::limits::VERSION_MARK;
 
 /// Longest that a node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -271,11 +272,10 @@ impl Question<'_> {
         if self.mpi.vendor == Vendor::OpenMpi {
             has_mpi += " || command -v prted >/dev/null || command -v orted >/dev/null";
         }
-        let mark = provider::MARK;
         let of_file = |file: &PathBuf| {
             let file = quoted(file.as_os_str());
             format!(
-                "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
+                "if [ -r {file} ]; then p=$(grep -ao '{VERSION_MARK}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{VERSION_MARK}0}}\"; \
                  else echo '{ANSWER}none'; fi; "
             )
         };
@@ -356,7 +356,7 @@ impl Question<'_> {
         let ours = self.ours;
         let trouble = |(file, answer): (&PathBuf, &&str)| {
             let (host, file) = (host.clone(), file.clone());
-            match answer.strip_prefix(provider::MARK).and_then(|number| number.parse().ok()) {
+            match answer.strip_prefix(VERSION_MARK).and_then(|number| number.parse().ok()) {
                 None => Some(Trouble::NoProvider { host, file }),
                 Some(theirs) if theirs != ours => Some(Trouble::OtherVersion { host, file, theirs, ours }),
                 Some(_) => None,

@@ -7,12 +7,12 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use tsumugi_wire::limits::VERSION_MARK;
+
 /// What the file is called: libfabric takes no other name.
 pub const FILE: &str = "libtsumugi-fi.so";
 /// The PMPI library, which does programs' collectives.
 pub const COLLECTIVES: &str = "libtsumugi-pmpi.so";
-/// What precedes the version of the protocol in the file.
-pub const MARK: &str = "tsumugi wire protocol ";
 /// The variable that names the folder to libfabric.
 pub const PATH: &str = "FI_PROVIDER_PATH";
 
@@ -140,7 +140,7 @@ fn built(own: &Path, name: &str) -> Result<Option<PathBuf>, NoProvider> {
 /// The file cannot be read.
 pub fn protocol_of(file: &Path) -> io::Result<Option<u32>> {
     let bytes = fs::read(file)?;
-    let mark = MARK.as_bytes();
+    let mark = VERSION_MARK.as_bytes();
     let mut marks = bytes.windows(mark.len()).enumerate().filter(|(_, bytes)| *bytes == mark);
     let version = |at: usize| {
         let digits = bytes[at + mark.len()..].iter().take_while(|byte| byte.is_ascii_digit());

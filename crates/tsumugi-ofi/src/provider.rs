@@ -5,22 +5,14 @@ use crate::host::{Provider, VERSION};
 use crate::{getinfo, tables};
 use std::ffi::CStr;
 use std::ptr;
+use tsumugi_wire::limits::MARKED_VERSION;
 
 /// The provider's name.
 const NAME: &CStr = c"tsumugi";
 
-/// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
-/// node of a job.
+/// Which version of the protocol this speaks.
 #[used]
-static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
-
-/// "tsumugi wire protocol N", and a zero: `tsumugi_mpi::provider::MARK` and the number. Tests of `tsumugi-mpiexec` start jobs with it.
-const fn protocol(version: u8) -> [u8; 24] {
-    assert!(version < 10, "make room for another digit");
-    let mut text = *b"tsumugi wire protocol _\0";
-    text[22] = b'0' + version;
-    text
-}
+static PROTOCOL: [u8; MARKED_VERSION.len()] = MARKED_VERSION;
 
 /// The provider.
 pub(crate) static PROVIDER: Provider = Provider::new(fi_provider {

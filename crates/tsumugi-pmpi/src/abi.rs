@@ -6,6 +6,7 @@
 
 use crate::library::Library;
 use std::ffi::{CStr, c_int};
+use tsumugi::collective::ReductionKind;
 
 /// Whose binary interface it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) struct Abi {
     pub(crate) tag_at: usize,
     pub(crate) any_tag: c_int,
     types: Vec<Known<Number>>,
-    operations: Vec<Known<Combination>>,
+    operations: Vec<Known<ReductionKind>>,
 }
 
 /// A predefined handle and what it stands for.
@@ -89,20 +90,6 @@ impl Number {
             Number::I64 | Number::U64 | Number::F64 => 8,
         }
     }
-}
-
-/// What a predefined operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Combination {
-    Sum,
-    Product,
-    Min,
-    Max,
-    Band,
-    Bor,
-    Bxor,
-    Land,
-    Lor,
 }
 
 /// A predefined handle: its value in MPICH's interface, the variable that it is the address of in Open MPI's, and the value in MPI 5's.
@@ -156,9 +143,13 @@ predefined!(TYPES: Number {
     MPI_INTEGER            0x4c00041b c"ompi_mpi_integer"            0x219 I32;
     MPI_REAL               0x4c00041c c"ompi_mpi_real"               0x21a F32;
     MPI_DOUBLE_PRECISION   0x4c00081f c"ompi_mpi_dblprec"            0x21c F64;
+    MPI_INTEGER4           0x4c000430 c"ompi_mpi_integer4"           0x2d1 I32;
+    MPI_INTEGER8           0x4c000831 c"ompi_mpi_integer8"           0x2d9 I64;
+    MPI_REAL4              0x4c000427 c"ompi_mpi_real4"              0x2d2 F32;
+    MPI_REAL8              0x4c000829 c"ompi_mpi_real8"              0x2da F64;
 });
 
-predefined!(OPERATIONS: Combination {
+predefined!(OPERATIONS: ReductionKind {
     MPI_SUM  0x58000003 c"ompi_mpi_op_sum"  0x21 Sum;
     MPI_PROD 0x58000004 c"ompi_mpi_op_prod" 0x24 Product;
     MPI_MIN  0x58000002 c"ompi_mpi_op_min"  0x22 Min;
@@ -251,7 +242,7 @@ impl Abi {
     }
 
     /// What an operation does; `None`: it is the program's, or none of those that are known.
-    pub(crate) fn combination(&self, operation: usize) -> Option<Combination> {
+    pub(crate) fn reduction(&self, operation: usize) -> Option<ReductionKind> {
         find(&self.operations, operation)
     }
 

@@ -59,7 +59,7 @@ pub(crate) unsafe fn broadcast(
     root: c_int,
     comm: usize,
 ) -> Option<c_int> {
-    let data = Data::of(mpi, abi, place, count, datatype, BROADCAST_BYTES_MAX)?;
+    let data = Data::of(mpi, abi, place, count, datatype, (comm, BROADCAST_BYTES_MAX))?;
     let taken = communicator::taken(mpi, abi, comm)?;
     let root = usize::try_from(root).ok().filter(|root| *root < taken.places.len())?;
     let call = Call { mpi, abi, comm, taken };
@@ -82,7 +82,7 @@ pub(crate) unsafe fn allreduce(mpi: &Mpi, abi: &Abi, reduce: Reduce, comm: usize
 impl Reduce {
     /// How it is done, and the length of the data, bytes; `None`: it is left to the MPI.
     pub(crate) fn how(&self, abi: &Abi) -> Option<(How, usize)> {
-        let how = How::of(abi.number(self.datatype)?, abi.combination(self.operation)?)?;
+        let how = How::of(abi.number(self.datatype)?, abi.reduction(self.operation)?)?;
         let bytes = usize::try_from(self.count).ok()?.checked_mul(how.element_bytes())?;
         c_int::try_from(self.count).ok()?;
         (1..=REDUCTION_BYTES_MAX).contains(&bytes).then_some((how, bytes))
@@ -124,7 +124,7 @@ impl Call<'_> {
     }
 
     unsafe fn broadcast(&self, data: &Data, root: usize) -> Result<(), String> {
-        let (mpi, abi) = (self.mpi, self.abi);
+        let mpi = self.mpi;
         let (of_root, root_in_node) = self.taken.places[root];
         let in_node = |node: &Node, root: u32| {
             // SAFETY: as the caller of the whole promises.
@@ -139,7 +139,7 @@ impl Call<'_> {
         if let Some(group) = self.taken.group {
             let words = if is_of_roots_node {
                 // SAFETY: as the caller promises.
-                unsafe { data.words(mpi, abi) }.ok_or("the MPI does not pack the data")?
+                unsafe { data.words(mpi) }.ok_or("the MPI does not pack the data")?
             } else {
                 data.room()
             };
@@ -147,7 +147,7 @@ impl Call<'_> {
             let start = |group: &tsumugi::collective::Group| group.start_broadcast(of_root as usize, &words);
             result = engine::wait(group, count, start, || self.look()).and_then(|words| {
                 // SAFETY: as the caller promises.
-                let is_put = is_of_roots_node || unsafe { data.put(mpi, abi, &words) };
+                let is_put = is_of_roots_node || unsafe { data.put(mpi, &words) };
                 if is_put { Ok(()) } else { Err("the MPI does not unpack the data".to_owned()) }
             });
         }

@@ -6,7 +6,8 @@ use crate::mpi::{IntOut, Mpi, Place};
 use crate::setup::{self, Taken};
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What became of a communicator.
 enum State {
@@ -18,14 +19,28 @@ enum State {
 /// Communicators of nodes whose own communicators are gone.
 static ORPHANS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// The key of the attribute.
+static KEY: AtomicI64 = AtomicI64::new(NO_KEY);
+const NO_KEY: i64 = i64::MIN;
+
+/// The MPI is at its end, and everything is left to it.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
 /// The key of the attribute; `None`: the MPI gives none.
 fn key(mpi: &Mpi) -> Option<c_int> {
-    static KEY: OnceLock<Option<c_int>> = OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: functions that do what the standard wants, and room for a number.
-        let code = unsafe { mpi.comm_create_keyval(copy_nothing, delete, &raw mut key, ptr::null_mut()) };
-        (code == 0).then_some(key)
+    static MAKING: Mutex<()> = Mutex::new(());
+    let known = || c_int::try_from(KEY.load(Ordering::Acquire)).ok();
+    known().or_else(|| {
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        known().or_else(|| {
+            let mut key = 0;
+            // SAFETY: functions that do what the standard wants, and room for a number.
+            let code = unsafe { mpi.comm_create_keyval(copy_nothing, delete, &raw mut key, ptr::null_mut()) };
+            (code == 0).then(|| {
+                KEY.store(key.into(), Ordering::Release);
+                key
+            })
+        })
     })
 }
 
@@ -63,6 +78,28 @@ pub(crate) fn free_orphans(mpi: &Mpi) {
     }
 }
 
+/// The MPI begins, perhaps once more.
+pub(crate) fn begin() {
+    IS_OVER.store(false, Ordering::Relaxed);
+}
+
+/// Closes everything before the MPI ends. What is called from then on, by a function that the program has the MPI call at its end, is left
+/// to it.
+pub(crate) fn end(mpi: &Mpi) {
+    IS_OVER.store(true, Ordering::Relaxed);
+    engine::close();
+    free_orphans(mpi);
+    if let Ok(mut key) = c_int::try_from(KEY.swap(NO_KEY, Ordering::AcqRel)) {
+        // SAFETY: made by `key`. The MPI keeps it as long as attributes have it.
+        unsafe { mpi.comm_free_keyval(&raw mut key) };
+    }
+}
+
+/// The MPI has freed what it had when it ended.
+pub(crate) fn forget_orphans() {
+    orphans().clear();
+}
+
 /// What is known of a communicator.
 fn known(mpi: &Mpi, key: c_int, comm: usize) -> Option<&'static State> {
     let (mut value, mut flag): (*mut c_void, c_int) = (ptr::null_mut(), 0);
@@ -83,6 +120,9 @@ fn remember(mpi: &Mpi, key: c_int, comm: usize, state: State) {
 
 /// The communicator, if its collectives are done here and it was set up already.
 pub(crate) fn if_set_up(mpi: &Mpi, comm: usize) -> Option<&'static Taken> {
+    if IS_OVER.load(Ordering::Relaxed) {
+        return None;
+    }
     match known(mpi, key(mpi)?, comm)? {
         State::Taken(taken) => Some(taken),
         State::Left => None,
@@ -91,6 +131,9 @@ pub(crate) fn if_set_up(mpi: &Mpi, comm: usize) -> Option<&'static Taken> {
 
 /// The communicator, if its collectives are done here. The first time all its ranks come here together.
 pub(crate) fn taken(mpi: &Mpi, abi: &Abi, comm: usize) -> Option<&'static Taken> {
+    if IS_OVER.load(Ordering::Relaxed) {
+        return None;
+    }
     let key = key(mpi)?;
     if known(mpi, key, comm).is_none() {
         let taken = setup::set_up(mpi, abi, comm);

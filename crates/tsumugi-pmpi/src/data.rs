@@ -14,6 +14,8 @@ pub(crate) struct Data {
     pub(crate) bytes: usize,
     /// They lie so.
     is_plain: bool,
+    /// By which they are packed.
+    comm: usize,
 }
 
 impl Data {
@@ -24,7 +26,7 @@ impl Data {
         place: Place,
         count: i64,
         datatype: usize,
-        bytes_max: usize,
+        (comm, bytes_max): (usize, usize),
     ) -> Option<Data> {
         let number = abi.number(datatype);
         let each = match number.map(Number::bytes) {
@@ -39,14 +41,14 @@ impl Data {
         let bytes = usize::try_from(count).ok()?.checked_mul(each)?;
         let count = c_int::try_from(count).ok()?;
         let is_plain = number.is_some();
-        (1..=bytes_max).contains(&bytes).then_some(Data { place, count, datatype, bytes, is_plain })
+        (1..=bytes_max).contains(&bytes).then_some(Data { place, count, datatype, bytes, is_plain, comm })
     }
 
     /// The bytes, in words; the last one is filled up. `None`: the MPI does not pack them.
     ///
     /// # Safety
     /// The data are there.
-    pub(crate) unsafe fn words(&self, mpi: &Mpi, abi: &Abi) -> Option<Vec<u64>> {
+    pub(crate) unsafe fn words(&self, mpi: &Mpi) -> Option<Vec<u64>> {
         let mut words = self.room();
         let to: *mut u8 = words.as_mut_ptr().cast();
         if self.is_plain {
@@ -57,7 +59,7 @@ impl Data {
         let (room, mut at) = (c_int::try_from(self.bytes).ok()?, 0);
         // SAFETY: as above.
         let code = unsafe {
-            mpi.pack(self.place, self.count, self.datatype, to.cast(), room, &raw mut at, abi.comm_self)
+            mpi.pack(self.place, self.count, self.datatype, to.cast(), room, &raw mut at, self.comm)
         };
         (code == 0 && at == room).then_some(words)
     }
@@ -71,7 +73,7 @@ impl Data {
     ///
     /// # Safety
     /// The place is there, and nobody else uses it.
-    pub(crate) unsafe fn put(&self, mpi: &Mpi, abi: &Abi, words: &[u64]) -> bool {
+    pub(crate) unsafe fn put(&self, mpi: &Mpi, words: &[u64]) -> bool {
         let from: *const u8 = words.as_ptr().cast();
         if size_of_val(words) < self.bytes {
             return false;
@@ -85,18 +87,21 @@ impl Data {
         // SAFETY: as above.
         let code = unsafe {
             let bytes = self.bytes as c_int;
-            mpi.unpack(from.cast(), bytes, &raw mut at, self.place, self.count, self.datatype, abi.comm_self)
+            mpi.unpack(from.cast(), bytes, &raw mut at, self.place, self.count, self.datatype, self.comm)
         };
         code == 0
     }
 
-    /// The same with a type that stays when the program frees its own.
-    pub(crate) fn lasting(mut self, mpi: &Mpi) -> Option<Data> {
+    /// The same with a type that stays when the program frees its own, and a communicator that does if there is one.
+    pub(crate) fn lasting(mut self, mpi: &Mpi, abi: &Abi) -> Option<Data> {
         if !self.is_plain {
             let mut kept = 0;
             // SAFETY: a type of the program's, and room for a handle.
             (unsafe { mpi.type_dup(self.datatype, &raw mut kept) } == 0).then_some(())?;
             self.datatype = kept;
+            if mpi.has_world() {
+                self.comm = abi.comm_self;
+            }
         }
         Some(self)
     }

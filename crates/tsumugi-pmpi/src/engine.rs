@@ -35,8 +35,6 @@ pub(crate) struct Engine {
     pub(crate) seeks_box: bool,
     helper: Option<Helper>,
     pub(crate) counts: Counts,
-    /// The process is at its end, and no group is opened any more.
-    is_over: bool,
 }
 
 /// How many operations were done here.
@@ -63,7 +61,6 @@ static ENGINE: Mutex<Locked> = Mutex::new(Locked(Engine {
     seeks_box: true,
     helper: None,
     counts: Counts { barriers: 0, broadcasts: 0, reductions: 0, started: 0 },
-    is_over: false,
 }));
 
 /// How many operations are pending, for who would only look.
@@ -138,9 +135,6 @@ impl Reached {
 impl Engine {
     /// Where the endpoint is reached, which is opened if it is not.
     pub(crate) fn reached(&mut self, processes: u32) -> Result<Reached, String> {
-        if self.is_over {
-            return Err("MPI_Finalize was called".to_owned());
-        }
         let config = settings::config(processes.saturating_mul(2));
         let networks = settings::networks(&config);
         let endpoint = match &self.endpoint {
@@ -290,10 +284,9 @@ pub(crate) fn wait<S: Started>(
 pub(crate) fn close() {
     let (endpoint, helper) = {
         let mut engine = lock();
-        engine.is_over = true;
         engine.pending.clear();
         engine.groups.clear();
-        let Counts { barriers, broadcasts, reductions, started } = engine.counts;
+        let Counts { barriers, broadcasts, reductions, started } = std::mem::take(&mut engine.counts);
         if engine.endpoint.is_some() {
             say::info(format_args!(
                 "done here: {barriers} barriers, {broadcasts} broadcasts, {reductions} reductions; {started} of them without waiting"

@@ -6,7 +6,7 @@ use crate::abi::Abi;
 use crate::collective::Reduce;
 use crate::communicator::free_orphans;
 use crate::mpi::{ConstPlace, HandleOut, IntOut, Mpi, Place};
-use crate::{collective, engine, pending, requests, say};
+use crate::{collective, lifetime, pending, requests, say};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,7 @@ fn either(
     theirs: impl FnOnce(&'static Mpi) -> c_int,
 ) -> c_int {
     guarded(|mpi| {
-        let abi = mpi.abi.as_ref().filter(|_| !IS_INSIDE.get());
+        let abi = mpi.abi().filter(|_| !IS_INSIDE.get());
         let done = abi.and_then(|abi| {
             IS_INSIDE.set(true);
             pending::progress(mpi, abi);
@@ -243,12 +243,30 @@ exports! {
         })
     }
 
+    fn MPI_Session_init(info: usize, error_handler: usize, session: HandleOut) {
+        guarded(|mpi| lifetime::begin_session(mpi, info, error_handler, session))
+    }
+
+    fn MPI_Session_finalize(session: HandleOut) {
+        guarded(|mpi| lifetime::end_session(mpi, session))
+    }
+
     fn MPI_Finalize() {
-        guarded(|mpi| {
-            engine::close();
-            free_orphans(mpi);
-            mpi.finalize()
-        })
+        guarded(|mpi| lifetime::end_world(mpi))
+    }
+
+    // Fortran's call these.
+
+    fn PMPI_Session_init(info: usize, error_handler: usize, session: HandleOut) {
+        guarded(|mpi| lifetime::begin_session(mpi, info, error_handler, session))
+    }
+
+    fn PMPI_Session_finalize(session: HandleOut) {
+        guarded(|mpi| lifetime::end_session(mpi, session))
+    }
+
+    fn PMPI_Finalize() {
+        guarded(|mpi| lifetime::end_world(mpi))
     }
 }
 
@@ -261,7 +279,7 @@ exports! {
 unsafe extern "C" fn tsumugi_collectives_constant(name: *const c_char) -> usize {
     // SAFETY: as the caller promises.
     let name = unsafe { CStr::from_ptr(name) };
-    let abi = Mpi::get().and_then(|mpi| mpi.abi.as_ref());
+    let abi = Mpi::get().and_then(Mpi::abi);
     let value = abi.zip(name.to_str().ok()).and_then(|(abi, name)| abi.named(name));
     value.unwrap_or(-77isize as usize)
 }

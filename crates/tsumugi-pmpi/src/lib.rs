@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `exports` | the functions that programs call |
 //! | `collective`, `pending`, `requests` | collectives that wait; those that were started; waiting for requests |
+//! | `lifetime` | when the MPI begins and ends |
 //! | `communicator`, `setup` | what is known of a communicator, and how its ranks come to a group |
 //! | `engine`, `helper` | the endpoint and the groups of a process; the thread that makes progress for them now and then |
 //! | `started` | what was started, and what is to be done when it is complete |
@@ -24,6 +25,7 @@ mod engine;
 mod exports;
 mod helper;
 mod library;
+mod lifetime;
 mod mpi;
 mod pending;
 mod reduction;
@@ -33,15 +35,8 @@ mod settings;
 mod setup;
 mod started;
 
-/// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
-/// node of a job.
-#[used]
-static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
+use tsumugi_wire::limits::MARKED_VERSION;
 
-/// "tsumugi wire protocol N", and a zero: `tsumugi_mpi::provider::MARK` and the number.
-const fn protocol(version: u8) -> [u8; 24] {
-    assert!(version < 10, "make room for another digit");
-    let mut text = *b"tsumugi wire protocol _\0";
-    text[22] = b'0' + version;
-    text
-}
+/// Which version of the protocol this speaks.
+#[used]
+static PROTOCOL: [u8; MARKED_VERSION.len()] = MARKED_VERSION;

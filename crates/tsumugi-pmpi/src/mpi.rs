@@ -24,6 +24,9 @@ type DeleteAttribute = unsafe extern "C" fn(usize, c_int, Place, Place) -> c_int
 type Query = unsafe extern "C" fn(Place, IntOut) -> c_int;
 type Free = unsafe extern "C" fn(Place) -> c_int;
 type Cancel = unsafe extern "C" fn(Place, c_int) -> c_int;
+/// What an MPI that polls requests calls to ask for one, and to wait for several: for their outcomes.
+pub(crate) type Poll = unsafe extern "C" fn(Place, IntOut) -> c_int;
+pub(crate) type WaitFor = unsafe extern "C" fn(c_int, *mut Place, f64, IntOut) -> c_int;
 
 macro_rules! functions {
     ($($field:ident $name:literal ($($argument:ident: $type:ty),*);)*) => {
@@ -86,12 +89,17 @@ functions! {
     comm_free c"PMPI_Comm_free" (comm: HandleOut);
     comm_disconnect c"PMPI_Comm_disconnect" (comm: HandleOut);
     finalize c"PMPI_Finalize" ();
+    initialized c"PMPI_Initialized" (flag: IntOut);
+    finalized c"PMPI_Finalized" (flag: IntOut);
+    session_init c"PMPI_Session_init" (info: usize, error_handler: usize, session: HandleOut);
+    session_finalize c"PMPI_Session_finalize" (session: HandleOut);
     iprobe c"PMPI_Iprobe" (source: c_int, tag: c_int, comm: usize, flag: IntOut, status: IntOut);
     comm_size c"PMPI_Comm_size" (comm: usize, size: IntOut);
     comm_rank c"PMPI_Comm_rank" (comm: usize, rank: IntOut);
     comm_test_inter c"PMPI_Comm_test_inter" (comm: usize, flag: IntOut);
     comm_split_type c"PMPI_Comm_split_type" (comm: usize, kind: c_int, key: c_int, info: usize, made: HandleOut);
     comm_create_keyval c"PMPI_Comm_create_keyval" (copy: CopyAttribute, delete: DeleteAttribute, key: IntOut, extra: Place);
+    comm_free_keyval c"PMPI_Comm_free_keyval" (key: IntOut);
     comm_get_attr c"PMPI_Comm_get_attr" (comm: usize, key: c_int, value: *mut Place, flag: IntOut);
     comm_set_attr c"PMPI_Comm_set_attr" (comm: usize, key: c_int, value: Place);
     comm_call_errhandler c"PMPI_Comm_call_errhandler" (comm: usize, code: c_int);
@@ -101,6 +109,7 @@ functions! {
     pack c"PMPI_Pack" (from: ConstPlace, count: c_int, datatype: usize, to: Place, room: c_int, at: IntOut, comm: usize);
     unpack c"PMPI_Unpack" (from: ConstPlace, bytes: c_int, at: IntOut, to: Place, count: c_int, datatype: usize, comm: usize);
     grequest_start c"PMPI_Grequest_start" (query: Query, free: Free, cancel: Cancel, extra: Place, request: HandleOut);
+    grequest_start_polled c"MPIX_Grequest_start" (query: Query, free: Free, cancel: Cancel, poll: Poll, wait: WaitFor, extra: Place, request: HandleOut);
     grequest_complete c"PMPI_Grequest_complete" (request: usize);
     status_set_cancelled c"PMPI_Status_set_cancelled" (status: IntOut, flag: c_int);
     status_set_elements c"PMPI_Status_set_elements" (status: IntOut, datatype: usize, count: c_int);
@@ -110,8 +119,8 @@ functions! {
 /// The MPI of this process.
 pub(crate) struct Mpi {
     functions: Functions,
-    /// `None`: it is none of those that are known, and everything is left to it.
-    pub(crate) abi: Option<Abi>,
+    library: Library,
+    abi: OnceLock<Option<Abi>>,
 }
 
 /// The tag of messages that are looked for so that the MPI makes progress; every MPI has it.
@@ -128,26 +137,32 @@ impl Mpi {
                 say::error("this process has no MPI library, and calls one");
                 return None;
             };
-            let mut mpi = Mpi { functions: Functions::of(&library), abi: None };
-            let version = mpi.version();
-            mpi.abi = Kind::of(&library, &version).and_then(|kind| Abi::of(kind, &library));
-            match &mut mpi.abi {
-                Some(abi) => {
-                    let size_of = mpi.functions.type_size;
-                    abi.keep_types(|datatype| {
-                        let mut bytes = 0;
-                        // SAFETY: a predefined type, and room for a number.
-                        (unsafe { size_of?(datatype, &raw mut bytes) } == 0).then_some(bytes as usize)
-                    });
-                }
-                None => say::warn(format_args!(
-                    "left to the MPI: {} is none whose binary interface is known (MPICH, Open MPI, Intel MPI, MPI 5)",
-                    library.file()
-                )),
-            }
-            Some(mpi)
+            Some(Mpi { functions: Functions::of(&library), library, abi: OnceLock::new() })
         })
         .as_ref()
+    }
+
+    /// Its binary interface, found when the MPI has begun. `None`: it is none of those that are known, and everything is left to it.
+    pub(crate) fn abi(&self) -> Option<&Abi> {
+        let find = || {
+            let library = &self.library;
+            let abi = Kind::of(library, &self.version()).and_then(|kind| Abi::of(kind, library));
+            let Some(mut abi) = abi else {
+                say::warn(format_args!(
+                    "left to the MPI: {} is none whose binary interface is known (MPICH, Open MPI, Intel MPI, MPI 5)",
+                    library.file()
+                ));
+                return None;
+            };
+            let size_of = self.functions.type_size;
+            abi.keep_types(|datatype| {
+                let mut bytes = 0;
+                // SAFETY: a predefined type, and room for a number.
+                (unsafe { size_of?(datatype, &raw mut bytes) } == 0).then_some(bytes as usize)
+            });
+            Some(abi)
+        };
+        self.abi.get_or_init(find).as_ref()
     }
 
     fn version(&self) -> String {
@@ -165,6 +180,19 @@ impl Mpi {
         unsafe { self.iprobe(abi.any_source, LOOK_TAG, comm, &raw mut flag, ignored) };
     }
 
+    /// Whether `MPI_Init` was called, and `MPI_Finalize` not yet. Without, there is no `MPI_COMM_SELF`.
+    pub(crate) fn has_world(&self) -> bool {
+        let (mut began, mut ended) = (0, 0);
+        // SAFETY: room for flags.
+        let code = unsafe { self.initialized(&raw mut began) | self.finalized(&raw mut ended) };
+        code == 0 && began != 0 && ended == 0
+    }
+
+    /// Whether it asks for what has come of requests, whoever waits for them.
+    pub(crate) fn polls_requests(&self) -> bool {
+        self.functions.grequest_start_polled.is_some()
+    }
+
     /// The count as the functions of before MPI 4 take it, if the MPI has no others. Programs that look for those with large counts
     /// find ours.
     pub(crate) fn small(&self, count: i64) -> Option<c_int> {
@@ -173,6 +201,6 @@ impl Mpi {
 
     /// The class of errors that are no other.
     pub(crate) fn err_other(&self) -> c_int {
-        self.abi.as_ref().map_or(16, |abi| abi.err_other)
+        self.abi.get().and_then(Option::as_ref).map_or(16, |abi| abi.err_other)
     }
 }

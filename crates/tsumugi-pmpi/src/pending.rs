@@ -4,12 +4,33 @@ use crate::abi::Abi;
 use crate::collective::{BROADCAST_BYTES_MAX, Reduce};
 use crate::data::Data;
 use crate::engine::{self, Held};
-use crate::mpi::{HandleOut, Mpi, Place};
+use crate::mpi::{HandleOut, IntOut, Mpi, Place};
 use crate::reduction::{How, Start};
 use crate::setup::Taken;
 use crate::started::{Into, Outcome, Pending, Promise, Started};
 use crate::{communicator, say};
-use std::ffi::c_int;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::Duration;
+
+/// Looks that follow each other at once, giving way to others, before the first pause.
+const LOOKS_MAX: u32 = 1000;
+/// Between later looks.
+const PAUSE: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// This thread looks after what is pending itself, and no function that the MPI calls has to.
+    static IS_LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs what makes progress by itself.
+pub(crate) fn looking<T>(run: impl FnOnce() -> T) -> T {
+    let before = IS_LOOKING.replace(true);
+    let done = run();
+    IS_LOOKING.set(before);
+    done
+}
 
 /// `MPI_Ibarrier`. `None`: it is left to the MPI.
 pub(crate) fn barrier(mpi: &Mpi, abi: &Abi, comm: usize, request: HandleOut) -> Option<c_int> {
@@ -32,14 +53,14 @@ pub(crate) unsafe fn broadcast(
     comm: usize,
     request: HandleOut,
 ) -> Option<c_int> {
-    let data = Data::of(mpi, abi, place, count, datatype, BROADCAST_BYTES_MAX)?;
+    let data = Data::of(mpi, abi, place, count, datatype, (comm, BROADCAST_BYTES_MAX))?;
     let (group, taken) = ready(mpi, comm)?;
     let root = usize::try_from(root).ok().filter(|root| *root < taken.places.len())?;
     let is_root = taken.rank as usize == root;
     let (of_root, _) = taken.places[root];
     // SAFETY: as the caller promises.
-    let words = if is_root { unsafe { data.words(mpi, abi) } } else { Some(data.room()) };
-    let into = if is_root { Some(Into::Nowhere) } else { data.lasting(mpi).map(Into::Data) };
+    let words = if is_root { unsafe { data.words(mpi) } } else { Some(data.room()) };
+    let into = if is_root { Some(Into::Nowhere) } else { data.lasting(mpi, abi).map(Into::Data) };
     let (Some(words), Some(into)) = (words, into) else {
         return Some(fail(mpi, abi, comm, "the MPI does not pack the data"));
     };
@@ -100,7 +121,7 @@ fn promise(
         Ok(operation) => operation,
         Err(error) => return fail(mpi, abi, comm, &error),
     };
-    let (code, made, outcome) = Outcome::request(mpi, abi);
+    let (code, made, outcome) = Outcome::request(mpi, abi, (poll, wait));
     let mut engine = engine::lock();
     if code != 0 {
         drop(operation);
@@ -134,4 +155,47 @@ pub(crate) fn progress(mpi: &Mpi, abi: &Abi) {
     for (promise, came) in ended {
         promise.keep(mpi, abi, came);
     }
+}
+
+/// What is done between looks, of which there were so many.
+pub(crate) fn pause(looks: &mut u32) {
+    *looks += 1;
+    if *looks < LOOKS_MAX { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
+}
+
+/// Goes on with what is pending, and has the MPI do so. Whether this request is complete.
+unsafe fn look(outcome: *const c_void) -> bool {
+    let Some((mpi, abi)) = Mpi::get().and_then(|mpi| Some((mpi, mpi.abi()?))) else { return true };
+    looking(|| {
+        progress(mpi, abi);
+        let mut flag = 0;
+        let ignored = ptr::without_provenance_mut(abi.status_ignore);
+        // SAFETY: the MPI gives what it was given, of a request that is there, and there is room for a flag.
+        let code = unsafe {
+            let request = (*outcome.cast::<Outcome>()).request;
+            mpi.request_get_status(request, &raw mut flag, ignored)
+        };
+        code != 0 || flag != 0
+    })
+}
+
+/// The MPI tests a request or waits for it.
+unsafe extern "C" fn poll(outcome: *mut c_void, _: IntOut) -> c_int {
+    // SAFETY: as the MPI promises.
+    if !IS_LOOKING.get() && !unsafe { look(outcome) } {
+        std::thread::yield_now();
+    }
+    0
+}
+
+/// The MPI waits for requests.
+unsafe extern "C" fn wait(count: c_int, outcomes: *mut *mut c_void, _: f64, _: IntOut) -> c_int {
+    for at in 0..count as usize {
+        let mut looks = 0;
+        // SAFETY: there are as many, and else as the MPI promises.
+        while !unsafe { look(*outcomes.add(at)) } {
+            pause(&mut looks);
+        }
+    }
+    0
 }

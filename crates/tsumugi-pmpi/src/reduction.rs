@@ -1,13 +1,13 @@
 //! Reductions of an MPI's types by an MPI's operations.
 
-use crate::abi::{Combination, Number};
-use tsumugi::collective::{CollectiveError, Element, Group, Integer, Operation, Reduction};
+use crate::abi::Number;
+use tsumugi::collective::{CollectiveError, Element, Group, Integer, Operation, Reduction, ReductionKind};
 
 /// What is done with the elements of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct How {
     number: Number,
-    combination: Combination,
+    kind: ReductionKind,
 }
 
 /// A reduction that is under way, whatever its type. The result is given as bytes.
@@ -48,18 +48,18 @@ pub(crate) trait With {
 
 impl How {
     /// How to reduce elements of a type by an operation; `None`: that is left to the MPI.
-    pub(crate) fn of(number: Number, combination: Combination) -> Option<How> {
-        use Combination::{Band, Bor, Bxor, Land, Lor, Product, Sum};
-        let is_bitwise = matches!(combination, Band | Bor | Bxor);
+    pub(crate) fn of(number: Number, kind: ReductionKind) -> Option<How> {
+        use ReductionKind::{Band, Bor, Bxor, Land, Lor, Product, Sum};
+        let is_bitwise = matches!(kind, Band | Bor | Bxor);
         let is_known = match number {
             Number::Text => false,
             Number::Byte | Number::I16 | Number::U16 => is_bitwise,
             // Their sums and products have the same bits as those of unsigned ones.
-            Number::I8 => is_bitwise || matches!(combination, Sum | Product | Land | Lor),
-            Number::F32 | Number::F64 => !is_bitwise && !matches!(combination, Land | Lor),
+            Number::I8 => is_bitwise || matches!(kind, Sum | Product | Land | Lor),
+            Number::F32 | Number::F64 => !is_bitwise && !matches!(kind, Land | Lor),
             Number::U8 | Number::I32 | Number::U32 | Number::I64 | Number::U64 => true,
         };
-        is_known.then_some(How { number, combination })
+        is_known.then_some(How { number, kind })
     }
 
     /// Length of an element, bytes.
@@ -84,22 +84,22 @@ impl How {
     }
 
     fn of_integers<T: Integer, W: With>(self, bytes: &[u8], with: W) -> W::Result {
-        let reduction = match self.combination {
-            Combination::Band => Reduction::<T>::band(),
-            Combination::Bor => Reduction::bor(),
-            Combination::Bxor => Reduction::bxor(),
-            Combination::Land => Reduction::land(),
-            Combination::Lor => Reduction::lor(),
+        let reduction = match self.kind {
+            ReductionKind::Band => Reduction::<T>::band(),
+            ReductionKind::Bor => Reduction::bor(),
+            ReductionKind::Bxor => Reduction::bxor(),
+            ReductionKind::Land => Reduction::land(),
+            ReductionKind::Lor => Reduction::lor(),
             _ => return self.of_any::<T, W>(bytes, with),
         };
         with.with(elements_of(bytes), reduction)
     }
 
     fn of_any<T: Element, W: With>(self, bytes: &[u8], with: W) -> W::Result {
-        let reduction = match self.combination {
-            Combination::Product => Reduction::<T>::product(),
-            Combination::Min => Reduction::min(),
-            Combination::Max => Reduction::max(),
+        let reduction = match self.kind {
+            ReductionKind::Product => Reduction::<T>::product(),
+            ReductionKind::Min => Reduction::min(),
+            ReductionKind::Max => Reduction::max(),
             _ => Reduction::sum(),
         };
         with.with(elements_of(bytes), reduction)
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn only_what_the_library_computes_is_taken() {
-        let is_taken = |number, combination| How::of(number, combination).is_some();
-        assert!(is_taken(Number::F64, Combination::Max) && is_taken(Number::I8, Combination::Sum));
-        assert!(is_taken(Number::I16, Combination::Bxor) && is_taken(Number::Byte, Combination::Bor));
-        assert!(!is_taken(Number::I8, Combination::Min) && !is_taken(Number::I16, Combination::Sum));
-        assert!(!is_taken(Number::F32, Combination::Band) && !is_taken(Number::Text, Combination::Bor));
+        let is_taken = |number, kind| How::of(number, kind).is_some();
+        assert!(is_taken(Number::F64, ReductionKind::Max) && is_taken(Number::I8, ReductionKind::Sum));
+        assert!(is_taken(Number::I16, ReductionKind::Bxor) && is_taken(Number::Byte, ReductionKind::Bor));
+        assert!(!is_taken(Number::I8, ReductionKind::Min) && !is_taken(Number::I16, ReductionKind::Sum));
+        assert!(!is_taken(Number::F32, ReductionKind::Band) && !is_taken(Number::Text, ReductionKind::Bor));
     }
 }

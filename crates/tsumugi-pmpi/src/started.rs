@@ -1,10 +1,11 @@
 //! What was started, and what is to be done when it is complete.
 //!
-//! Only a call of the program's completes a request or writes its data, for the MPI may be one that a single thread may call.
+//! Only a call of the program's completes a request or writes its data, for the MPI may be one that a single thread may call. Where the
+//! MPI asks for that in all of its own functions that wait, as MPICH does, it need not be one that is taken here: Fortran's are not.
 
 use crate::abi::Abi;
 use crate::data::Data;
-use crate::mpi::{IntOut, Mpi};
+use crate::mpi::{IntOut, Mpi, Poll, WaitFor};
 use crate::reduction::Reducing;
 use crate::say;
 use std::ffi::{c_int, c_void};
@@ -46,6 +47,7 @@ pub(crate) enum Into {
 
 /// What the MPI asks a request for when it is complete.
 pub(crate) struct Outcome {
+    pub(crate) request: usize,
     code: c_int,
     source_at: usize,
     tag_at: usize,
@@ -75,9 +77,15 @@ impl Pending {
 }
 
 impl Outcome {
-    /// Has the MPI make a request: its code, the request, and where the outcome goes.
-    pub(crate) fn request(mpi: &Mpi, abi: &Abi) -> (c_int, usize, *mut Outcome) {
+    /// Has the MPI make a request: its code, the request, and where the outcome goes. The MPI calls these functions with that to ask
+    /// for the request, and to wait for several, if it does so at all.
+    pub(crate) fn request(
+        mpi: &Mpi,
+        abi: &Abi,
+        (poll, wait): (Poll, WaitFor),
+    ) -> (c_int, usize, *mut Outcome) {
         let outcome = Box::into_raw(Box::new(Outcome {
+            request: 0,
             code: 0,
             source_at: abi.source_at,
             tag_at: abi.tag_at,
@@ -85,8 +93,16 @@ impl Outcome {
             any_tag: abi.any_tag,
         }));
         let mut made = 0;
-        // SAFETY: functions that do what the standard wants, and room for a handle.
-        let code = unsafe { mpi.grequest_start(query, free, cancel, outcome.cast(), &raw mut made) };
+        // SAFETY: functions that do what the standard wants, and room for a handle. Nobody asks for it before it is made.
+        let code = unsafe {
+            let code = if mpi.polls_requests() {
+                mpi.grequest_start_polled(query, free, cancel, poll, wait, outcome.cast(), &raw mut made)
+            } else {
+                mpi.grequest_start(query, free, cancel, outcome.cast(), &raw mut made)
+            };
+            (*outcome).request = made;
+            code
+        };
         (code, made, outcome)
     }
 }
@@ -101,7 +117,7 @@ impl Promise {
         // SAFETY: the program keeps the places until the request is complete, and so is the outcome there.
         let is_well = unsafe {
             match (came, &self.into) {
-                (Ok(Came::Words(words)), Into::Data(data)) => data.put(mpi, abi, &words),
+                (Ok(Came::Words(words)), Into::Data(data)) => data.put(mpi, &words),
                 (Ok(Came::Bytes(bytes)), Into::Place(to)) => {
                     to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                     true
@@ -131,7 +147,7 @@ unsafe extern "C" fn query(outcome: *mut c_void, status: IntOut) -> c_int {
         let outcome = &*outcome.cast::<Outcome>();
         if let Some(mpi) = Mpi::get() {
             mpi.status_set_cancelled(status, 0);
-            if let Some(abi) = &mpi.abi {
+            if let Some(abi) = mpi.abi() {
                 mpi.status_set_elements(status, abi.byte, 0);
             }
         }

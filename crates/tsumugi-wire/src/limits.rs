@@ -3,6 +3,20 @@
 /// Version of the packet format and of the receive-memory layout. Packets of another are counted and dropped.
 pub const VERSION: u8 = 1;
 
+/// What precedes the version in the file of a library that speaks it.
+pub const VERSION_MARK: &str = "tsumugi wire protocol ";
+
+/// The mark, the version and a zero. Libraries have it in them for whoever looks into their file without loading it: `tsumugi-mpiexec`
+/// does, on every node of a job.
+pub const MARKED_VERSION: [u8; VERSION_MARK.len() + 2] = {
+    assert!(VERSION < 10, "make room for another digit");
+    let mut text = [0; VERSION_MARK.len() + 2];
+    let (mark, version) = text.split_at_mut(VERSION_MARK.len());
+    mark.copy_from_slice(VERSION_MARK.as_bytes());
+    version[0] = b'0' + VERSION;
+    text
+};
+
 /// Bytes of IPv4 and UDP headers in front of a Tsumugi packet.
 pub const IPV4_UDP_BYTES: usize = 20 + 8;
 /// Bytes of IPv6 and UDP headers in front of a Tsumugi packet.

@@ -1,21 +1,19 @@
 //! One of the processes that are a group.
 
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
 use thiserror::Error;
 use tsumugi::collective::{CollectiveError, Group, Reduction};
-use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveChoice, ReceiveError, SendChoice, SendError, Wait};
+use tsumugi::{Channel, PeerId, ReceiveError, SendError};
 
+use super::process::Process;
 use super::task::{By, Task, Timing, What};
-use crate::cpu::{Cpus, machine_ns, pin};
+use crate::cpu::machine_ns;
 use crate::output;
 use crate::statistics::median;
 
-/// The UDP port of all of them.
-pub(super) const PORT: u16 = 7411;
 /// The channels: of the group that does all by messages, of the one that a box counts for, of single messages.
 const BY_MESSAGES: u16 = 1;
 const BY_BOX: u16 = 2;
@@ -30,27 +28,11 @@ const NUMBER_BYTES: usize = size_of::<u64>();
 /// Options of this command.
 #[derive(Args)]
 pub(crate) struct MemberOptions {
-    /// All of them, in the order of their ranks.
-    #[arg(long = "host", required = true)]
-    hosts: Vec<IpAddr>,
-    /// Which of them this is.
-    #[arg(long)]
-    rank: usize,
-    #[arg(long)]
-    receive: ReceiveChoice,
-    #[arg(long)]
-    send: SendChoice,
-    #[arg(long)]
-    wait: Wait,
+    #[command(flatten)]
+    process: Process,
     /// What is timed, one behind the other.
     #[arg(long = "task", required = true)]
     tasks: Vec<Task>,
-    /// Seconds for each.
-    #[arg(long)]
-    time: f64,
-    /// Run on these CPUs only.
-    #[arg(long)]
-    cpu: Option<Cpus>,
 }
 
 /// What goes wrong among members.
@@ -71,26 +53,21 @@ enum MemberError {
 }
 
 pub(crate) fn run(options: &MemberOptions) -> crate::CommandResult {
-    options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let config = Config::default().port(PORT).receive(options.receive).send(options.send).wait(options.wait);
-    let endpoint = Endpoint::open(config)?;
-    let peer = |(rank, host): (usize, &IpAddr)| {
-        (rank != options.rank).then(|| endpoint.add_peer(format!("{host}:{PORT}"))).transpose()
-    };
-    let peers = options.hosts.iter().enumerate().map(peer).collect::<Result<Vec<Option<PeerId>>, _>>()?;
-    let by_messages = Group::open(&endpoint, BY_MESSAGES, options.rank, &peers)?;
-    let by_box = Group::open(&endpoint, BY_BOX, options.rank, &peers)?;
+    let process = &options.process;
+    let (endpoint, peers) = process.open()?;
+    let by_messages = Group::open(&endpoint, BY_MESSAGES, process.rank, &peers)?;
+    let by_box = Group::open(&endpoint, BY_BOX, process.rank, &peers)?;
     let pair = endpoint.channel(PAIR)?;
     by_messages.barrier()?;
     if options.tasks.iter().any(|task| task.by == By::Box) && !by_box.use_switch_box()? {
         return Err(MemberError::NoBox.into());
     }
     // Of the first two, the other.
-    let other = peers.iter().take(2).flatten().copied().next().filter(|_| options.rank < 2);
+    let other = peers.iter().take(2).flatten().copied().next().filter(|_| process.rank < 2);
     let member = Member { by_messages, by_box, pair, other };
     let mut medians = Vec::new();
     for &task in &options.tasks {
-        let all = member.time(task, options.time)?;
+        let all = member.time(task, process.time)?;
         medians.push(median(all.into_iter().map(|ns| ns as f64)).unwrap_or_default());
         if task.by == By::Box && !member.by_box.is_counted_by_a_box() {
             return Err(MemberError::NotCounted(task).into());

@@ -1,7 +1,6 @@
-//! One of the processes that one of them sends to.
+//! One of the processes of which the first sends to the others.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tsumugi::collective::Group;
 use tsumugi::multicast::MulticastGroup;
-use tsumugi::{Config, Endpoint, PeerId, ReceiveChoice, SendChoice, Wait};
+use tsumugi::{Endpoint, PeerId};
 
-use super::member::PORT;
-use crate::cpu::{Cpus, pin, process_cpu_time};
+use super::process::{Boxed, Process};
+use crate::cpu::process_cpu_time;
 use crate::output;
 
 const SYNCHRONIZING: u16 = 1;
@@ -88,27 +87,11 @@ pub(super) struct Streamed {
 /// Options of this command.
 #[derive(Args)]
 pub(crate) struct StreamOptions {
-    /// All of them; the first sends.
-    #[arg(long = "host", required = true)]
-    hosts: Vec<IpAddr>,
-    /// Which of them this is.
-    #[arg(long)]
-    rank: usize,
-    #[arg(long)]
-    receive: ReceiveChoice,
-    #[arg(long)]
-    send: SendChoice,
-    #[arg(long)]
-    wait: Wait,
+    #[command(flatten)]
+    process: Process,
     /// What is sent, one behind the other.
     #[arg(long = "stream", required = true)]
     streams: Vec<Stream>,
-    /// Seconds for each.
-    #[arg(long)]
-    time: f64,
-    /// Run on these CPUs only.
-    #[arg(long)]
-    cpu: Option<Cpus>,
 }
 
 #[derive(Debug, Error)]
@@ -120,16 +103,10 @@ enum StreamFailure {
 }
 
 pub(crate) fn run(options: &StreamOptions) -> crate::CommandResult {
-    options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let config = Config::default().port(PORT).receive(options.receive).send(options.send).wait(options.wait);
-    let endpoint = Endpoint::open(config)?;
-    let peer = |(rank, host): (usize, &IpAddr)| {
-        (rank != options.rank).then(|| endpoint.add_peer(format!("{host}:{PORT}"))).transpose()
-    };
-    let peers = options.hosts.iter().enumerate().map(peer).collect::<Result<Vec<Option<PeerId>>, _>>()?;
-    let all = Group::open(&endpoint, SYNCHRONIZING, options.rank, &peers)?;
+    let (endpoint, peers) = options.process.open()?;
+    let all = Group::open(&endpoint, SYNCHRONIZING, options.process.rank, &peers)?;
     all.barrier()?;
-    if options.rank == 0 {
+    if options.process.rank == 0 {
         output::line(serde_json::to_string(&send(options, &endpoint, &peers)?)?)?;
     } else {
         receive(options, &endpoint, &peers)?;
@@ -139,10 +116,8 @@ pub(crate) fn run(options: &StreamOptions) -> crate::CommandResult {
 }
 
 fn group(options: &StreamOptions) -> MulticastGroup {
-    MulticastGroup { key: 1, number: 1, size: options.hosts.len() as u16 }
+    MulticastGroup { key: 1, number: 1, size: options.process.hosts.len() as u16 }
 }
-
-type Boxed = Box<dyn std::error::Error>;
 
 fn send(
     options: &StreamOptions,
@@ -175,7 +150,7 @@ fn send(
         let (start, cpu_start) = (Instant::now(), process_cpu_time());
         let batch = (BATCH_BYTES / stream.bytes.max(1)).clamp(1, BATCH);
         let mut batched = 0;
-        while start.elapsed().as_secs_f64() < options.time / 2.0 {
+        while start.elapsed().as_secs_f64() < options.process.time / 2.0 {
             for _ in 0..batch {
                 send(&message)?;
             }
@@ -184,7 +159,7 @@ fn send(
         }
         let cpu_ns = (process_cpu_time() - cpu_start).as_nanos() as u64;
         let (start, mut messages) = (Instant::now(), 0);
-        while start.elapsed().as_secs_f64() < options.time / 2.0 {
+        while start.elapsed().as_secs_f64() < options.process.time / 2.0 {
             send(&message)?;
             messages += 1;
         }
@@ -207,7 +182,7 @@ fn send(
 fn receive(options: &StreamOptions, endpoint: &Endpoint, peers: &[Option<PeerId>]) -> Result<(), Boxed> {
     let channel = endpoint.channel(STREAM)?;
     let sender = peers[0].ok_or("the first is no peer of its own")?;
-    let _member = endpoint.hear_multicast(group(options), options.rank as u16, sender)?;
+    let _member = endpoint.hear_multicast(group(options), options.process.rank as u16, sender)?;
     // Also who gets nothing says nothing before the end: what waits in another's receive queue to be asked for stops what comes behind it.
     for _ in &options.streams {
         channel.send(sender, b"ready")?;

@@ -10,7 +10,7 @@ use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Rate, Spec, Wire};
 use tsumugi_rail::switch::Hook;
 
-use super::member::PORT;
+use super::process::PORT;
 use super::task::Task;
 use crate::choices::{any_of, words};
 use crate::cpu;

@@ -12,7 +12,11 @@ static void same(const char *name, uintptr_t here) {
 }
 
 // Handles and addresses; MPICH's handles are unsigned numbers of 32 bits.
-#define HANDLE(name) same(#name, sizeof(name) == 4 ? (uint32_t)(uintptr_t)(name) : (uintptr_t)(name))
+#define VALUE(name) (sizeof(name) == 4 ? (uint32_t)(uintptr_t)(name) : (uintptr_t)(name))
+#define HANDLE(name) same(#name, VALUE(name))
+// Fortran's are there only where the MPI has Fortran; PyPI's wheels have none and say so.
+#define FORTRAN(name) \
+    if (constant(#name) != (uintptr_t)-77) same(#name, VALUE(name))
 #define NUMBER(name) same(#name, (uintptr_t)(intptr_t)(name))
 
 int main(int argc, char **argv) {
@@ -65,11 +69,13 @@ int main(int argc, char **argv) {
     HANDLE(MPI_BXOR);
     HANDLE(MPI_LAND);
     HANDLE(MPI_LOR);
-    // Fortran's are there only where the MPI has Fortran; PyPI's wheels have none and say so.
-    uintptr_t integer = constant("MPI_INTEGER"), none = (uintptr_t)-77;
-    if (integer != none) HANDLE(MPI_INTEGER);
-    if (constant("MPI_REAL") != none) HANDLE(MPI_REAL);
-    if (constant("MPI_DOUBLE_PRECISION") != none) HANDLE(MPI_DOUBLE_PRECISION);
+    FORTRAN(MPI_INTEGER);
+    FORTRAN(MPI_REAL);
+    FORTRAN(MPI_DOUBLE_PRECISION);
+    FORTRAN(MPI_INTEGER4);
+    FORTRAN(MPI_INTEGER8);
+    FORTRAN(MPI_REAL4);
+    FORTRAN(MPI_REAL8);
     end("constants");
     return 0;
 }

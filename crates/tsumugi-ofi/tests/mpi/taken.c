@@ -279,6 +279,56 @@ static void long_message(MPI_Comm comm) {
     free(data);
 }
 
+#ifndef OPEN_MPI
+// What was started is waited for by functions that are not taken, as those of Fortran's do; meanwhile the others need a long message.
+static void waited_elsewhere(MPI_Comm comm) {
+    int me, all, bytes = 1 << 20;
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &all);
+    unsigned char *data = memory(bytes);
+    for (int round = 0; round < 6; round++) {
+        int sum = 0, word = me == 0 ? round : -1, index, done = 0, indices[2];
+        MPI_Request long_one = MPI_REQUEST_NULL, requests[2];
+        fill(data, bytes, round);
+        if (me == 0 && all > 1) MPI_Isend(data, bytes, MPI_BYTE, all - 1, 9, comm, &long_one);
+        if (me == all - 1 && all > 1) MPI_Recv(data, bytes, MPI_BYTE, 0, 9, comm, MPI_STATUS_IGNORE);
+        MPI_Iallreduce(&me, &sum, 1, MPI_INT, MPI_SUM, comm, &requests[0]);
+        MPI_Ibcast(&word, 1, MPI_INT, 0, comm, &requests[1]);
+        switch (round) {
+        case 0: PMPI_Waitall(2, requests, MPI_STATUSES_IGNORE); break;
+        case 1:
+            for (int at = 0; at < 2; at++) PMPI_Wait(&requests[at], MPI_STATUS_IGNORE);
+            break;
+        case 2:
+            for (int at = 0; at < 2; at++) PMPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+            break;
+        case 3:
+            for (int left = 2; left > 0; left -= done) PMPI_Waitsome(2, requests, &done, indices, MPI_STATUSES_IGNORE);
+            break;
+        case 4:
+            while (!done) PMPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
+            break;
+        default:
+            for (int at = 0; at < 2; at++)
+                for (done = 0; !done;) PMPI_Test(&requests[at], &done, MPI_STATUS_IGNORE);
+        }
+        CHECK(sum == all * (all - 1) / 2 && word == round, "waited for elsewhere: %d, %d", sum, word);
+        PMPI_Wait(&long_one, MPI_STATUS_IGNORE);
+    }
+    free(data);
+}
+#endif
+
+// What a program has the MPI call when it ends may do collectives, too.
+static int at_end(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)value, (void)extra;
+    int sum;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == size * (size - 1) / 2, "a sum at the end: %d", sum);
+    return MPI_SUCCESS;
+}
+
 struct worker {
     MPI_Comm comm;
     int number;
@@ -315,6 +365,9 @@ static void all_of(MPI_Comm comm) {
     reductions(comm);
     started(comm);
     long_message(comm);
+#ifndef OPEN_MPI
+    waited_elsewhere(comm);
+#endif
 }
 
 int main(int argc, char **argv) {
@@ -354,6 +407,9 @@ int main(int argc, char **argv) {
         MPI_Comm_free(&copy);
     }
     if (level == MPI_THREAD_MULTIPLE && argc == 1) threads();
+    int key;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_end, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
     end("taken");
     return 0;
 }

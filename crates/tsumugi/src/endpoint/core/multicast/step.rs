@@ -26,28 +26,6 @@ const DATA_BYTES_MIN: usize = 64;
 /// Receivers that keep step: their places, and the numbers of their peers.
 type InStep = ArrayVec<(usize, u32), RECEIVERS_MAX>;
 
-/// The entries of a table.
-struct Entries([Entry; RECEIVERS_MAX], usize);
-
-impl Entries {
-    fn new(count: usize) -> Entries {
-        Entries([Entry::ABSENT; RECEIVERS_MAX], count)
-    }
-
-    /// As many, and no fewer.
-    fn resize(&mut self, count: usize) {
-        self.1 = count;
-    }
-}
-
-impl std::ops::Deref for Entries {
-    type Target = [Entry];
-
-    fn deref(&self) -> &[Entry] {
-        &self.0[..self.1]
-    }
-}
-
 /// A fragment that was cut off a message.
 struct Piece {
     head: PieceHead,
@@ -178,7 +156,7 @@ impl Core {
             transfer.in_step.iter().map(|place| (*place, self.canonical(receivers[*place].peer).0)).collect();
         let Some((_, first)) = peers.first() else { return Ok((0, true)) };
         let to = self.peers[*first as usize].paths[usize::from(PATH)].address;
-        let (base, mut entries) = self.entries(&peers, receivers.len());
+        let (base, entries) = self.entries(&peers);
         let mut pieces = ArrayVec::<Piece, { transmit::BURST_PACKETS_MAX }>::new();
         while (pieces.len() as u64) < room && !pieces.is_full() && next.offset < next.total {
             let (head, at, bytes, left) = self.sent.long_messages.get_mut(transfer.key).cut(&next, most);
@@ -199,7 +177,7 @@ impl Core {
         }
         // All are of one length but, where the table must be longer for it, the last.
         let frame_bytes = pieces.iter().map(|piece| piece.head.len() + piece.bytes).min().unwrap_or_default();
-        entries.resize(receivers_behind(frame_bytes, receivers.len()));
+        let entries = &entries[..receivers_behind(frame_bytes, receivers.len())];
         let mut bytes = std::mem::take(&mut self.egress.multicast);
         bytes.clear();
         let mut ends = ArrayVec::<usize, { transmit::BURST_PACKETS_MAX }>::new();
@@ -208,7 +186,7 @@ impl Core {
             let asks = if at + 1 == pieces.len() { waits } else { Flags(0) };
             let header = Header { flags: Flags::MIXED.with(asks), ..header };
             let data = self.sent.long_messages.get(transfer.key).at(piece.at, piece.bytes);
-            let table = Table { crc: piece.crc, base: base.plus(at as u64), entries: &entries };
+            let table = Table { crc: piece.crc, base: base.plus(at as u64), entries };
             put_packet(&mut bytes, header, &piece.head, data, &table);
             ends.push(bytes.len());
         }
@@ -260,14 +238,14 @@ impl Core {
         datagram.checked_sub(behind).map(|bytes| bytes / 8 * 8).filter(|bytes| *bytes >= DATA_BYTES_MIN)
     }
 
-    /// What tells the receivers' packets apart, of those that are sent next; and the number that they count from.
-    fn entries(&self, peers: &InStep, receivers: usize) -> (Psn, Entries) {
+    /// What tells the receivers' packets apart, of those that are sent next; and the number that they count from. The first entries are the table's.
+    fn entries(&self, peers: &InStep) -> (Psn, [Entry; RECEIVERS_MAX]) {
         let next = |index: u32| self.peers[index as usize].sender.next();
         let base = peers.iter().map(|(_, index)| next(*index)).min().unwrap_or_default();
-        let mut entries = Entries::new(receivers);
+        let mut entries = [Entry::ABSENT; RECEIVERS_MAX];
         for (place, index) in peers {
             let token = self.peers[*index as usize].connection.remote.map_or(0, |remote| remote.token);
-            entries.0[*place] = Entry::new(token, base, next(*index));
+            entries[*place] = Entry::new(token, base, next(*index));
         }
         (base, entries)
     }
