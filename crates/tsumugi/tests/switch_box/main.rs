@@ -200,6 +200,8 @@ fn a_broadcast_outlives_the_box_that_it_began_with() {
         },
         |_| {},
     );
+    let left = in_the_switch(&lab, || switch::status().expect("there is one").groups);
+    assert!(left.is_empty(), "all have left, and the box still has {left:?}");
 }
 
 #[test]
