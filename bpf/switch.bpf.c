@@ -82,7 +82,7 @@ static __always_inline struct work *find_packet(const char *data, const char *en
 static __always_inline struct work *count_packet(struct work *work)
 {
 	work->now_s = time_s();
-	/* Nobody else is given a token. */
+	/* Tokens are given to those who join. */
 	if (work->in.header.kind == TSUMUGI_JOIN) {
 		work->random[0] = random_word(0);
 		work->random[1] = random_word(1);

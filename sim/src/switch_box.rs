@@ -2,11 +2,12 @@
 
 use crate::random::Random;
 use std::net::SocketAddr;
-use tsumugi_proto::group::boxes::{Groups, Sender, Step};
+use tsumugi_proto::group::boxes::{Groups, Sender, Slot, Step};
+use tsumugi_proto::group::headers::answer_to;
 use tsumugi_proto::group::member::seal;
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, mix};
+use tsumugi_wire::group::{Answer, Contribution, mix};
 use tsumugi_wire::time::SECOND_NS;
-use tsumugi_wire::{Flags, Header, Instant, Kind, Psn, multicast};
+use tsumugi_wire::{Flags, Header, Instant, Kind, multicast};
 
 /// How to send to a member: where it is, and to whom it sends, which is where what it gets comes from.
 type Address = Option<(SocketAddr, SocketAddr)>;
@@ -73,12 +74,7 @@ impl SwitchBox {
             // There is no box above.
             Step::Nothing | Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp => Vec::new(),
             Step::AnswerSender(answer) => {
-                let (flow, token) = match header.kind {
-                    Kind::Join => (header.flow, header.token),
-                    _ => (header.psn.0 as u32, header.ack.0),
-                };
-                let back = Header { flow, token, ..Header::new(Kind::Notice, header.epoch) };
-                let (header, body) = seal(back, answer.encode());
+                let (header, body) = seal(answer_to(&header), answer.encode());
                 vec![(to, from, [&header.encode()[..], &body].concat())]
             }
             Step::Answer(slot, answer) => vec![self.notice(place, slot, &answer)],
@@ -101,27 +97,22 @@ impl SwitchBox {
     }
 
     fn notice(&self, place: usize, slot: u8, answer: &Answer) -> Leaving {
-        self.to_slot(place, slot, Kind::Notice, Psn(0), answer.encode())
+        let (header, body) = seal(self.slot(place, slot).notice(), answer.encode());
+        self.leaving(place, slot, &header, &body)
     }
 
     fn release(&self, place: usize, slot: u8, release: &Contribution) -> Leaving {
-        let first = self.groups.at(place).slots[usize::from(slot)].first;
-        let psn = Psn(release.generation.wrapping_sub(first));
-        self.to_slot(place, slot, Kind::Data, psn, release.encode())
+        let (header, body) = seal(self.slot(place, slot).release(release.generation), release.encode());
+        self.leaving(place, slot, &header, &body)
     }
 
-    fn to_slot(&self, place: usize, slot: u8, kind: Kind, psn: Psn, body: [u8; BODY_BYTES]) -> Leaving {
-        let its = &self.groups.at(place).slots[usize::from(slot)];
-        let header =
-            Header { flow: its.peer_flow, token: its.peer_token, psn, ..Header::new(kind, its.epoch) };
-        let (header, body) = seal(header, body);
-        self.leaving(place, slot, &header, &body)
+    fn slot(&self, place: usize, slot: u8) -> &Slot<Address> {
+        &self.groups.at(place).slots[usize::from(slot)]
     }
 
     /// A packet to whoever has a slot.
     fn leaving(&self, place: usize, slot: u8, header: &Header, body: &[u8]) -> Leaving {
-        let address = self.groups.at(place).slots[usize::from(slot)].address;
-        let (member, source) = address.expect("who joins has an address");
+        let (member, source) = self.slot(place, slot).address.expect("who joins has an address");
         (source, member, [&header.encode()[..], body].concat())
     }
 }

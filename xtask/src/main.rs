@@ -216,15 +216,14 @@ fn interleave(tally: &mut Tally) {
 fn ci() -> bool {
     // Tests that need root fail instead of being skipped where this is set.
     let ci = ("CI", "true");
-    // These build in folders of their own, and one build alone leaves processors idle.
-    let beside = std::thread::spawn(|| [("fuzz", fuzz()), ("oldest", toolchain::check_oldest(&root()))]);
-    let mut steps = vec![
+    let steps = [
         ("fmt", run("cargo", &["fmt", "--all", "--check"], &[ci])),
         ("tidy", tidy()),
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
+        ("fuzz", fuzz()),
+        ("oldest", toolchain::check_oldest(&root())),
     ];
-    steps.extend(beside.join().unwrap_or([("fuzz and oldest", false); 2]));
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {
         eprintln!("xtask: passed so far; now the tests");

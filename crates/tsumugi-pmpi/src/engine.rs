@@ -230,12 +230,12 @@ impl Engine {
 }
 
 /// What a group has started and can be waited for.
-pub(crate) trait Started {
+pub(crate) trait WaitedFor {
     type Outcome;
     fn wait_for(&mut self, time: Duration) -> Result<Self::Outcome, CollectiveError>;
 }
 
-impl<T> Started for Operation<T> {
+impl<T> WaitedFor for Operation<T> {
     type Outcome = T;
 
     fn wait_for(&mut self, time: Duration) -> Result<T, CollectiveError> {
@@ -243,7 +243,7 @@ impl<T> Started for Operation<T> {
     }
 }
 
-impl Started for SwitchBoxSearch {
+impl WaitedFor for SwitchBoxSearch {
     type Outcome = bool;
 
     fn wait_for(&mut self, time: Duration) -> Result<bool, CollectiveError> {
@@ -252,7 +252,7 @@ impl Started for SwitchBoxSearch {
 }
 
 /// Has a group do something and waits for it. `idle` is called now and then meanwhile, when nobody holds the engine.
-pub(crate) fn wait<S: Started>(
+pub(crate) fn wait<S: WaitedFor>(
     group: u64,
     count: impl FnOnce(&mut Counts),
     start: impl FnOnce(&Group) -> Result<S, CollectiveError>,

@@ -95,8 +95,8 @@
 //!
 //! | level | events |
 //! |---|---|
-//! | warning | an endpoint opens and does without something, or loses the XDP receive path; a connection ends with something lost; a path falls silent, or carries shorter packets than before; a packet arrives damaged; a peer of another version, or one too many; unexpected messages fill the memory; no switch box counts, or makes packets for several receivers, where one did or was asked for |
-//! | information | an endpoint opens with all it wants; a peer is connected, or closes in good order; a path is used again; the XDP receive path is back |
+//! | warning | an endpoint opens and does without something, or loses the XDP receive path; a connection ends with something lost; a path falls silent, or carries shorter packets than before; a packet arrives damaged; a peer of another version, or one too many; unexpected messages fill the memory; a switch box counts no more; none makes packets for several receivers where that was asked for |
+//! | information | an endpoint opens with all it wants; a peer is connected, or closes in good order; a path is used again; the XDP receive path is back; whether a switch box counts, where that was asked for |
 //! | debug | a connection is asked for, or refused here; packets are sent again because no acknowledgement came |
 //!
 //! # Who owns which buffer

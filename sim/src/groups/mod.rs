@@ -12,11 +12,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tree::{Node, Tree};
 use tsumugi_proto::group::boxes::{Groups, Sender, Step};
+use tsumugi_proto::group::headers::answer_to;
 use tsumugi_proto::group::member::{Failure, Member, Membership, State, seal};
 use tsumugi_wire::group::{
     Answer, BODY_BYTES, Contribution, Event as Counted, Join, Notice, Operation, WORDS_MAX,
 };
-use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// After so long in virtual time a run should be over, ns.
 const END_NS: u64 = 60_000_000_000;
@@ -500,66 +501,39 @@ impl World {
         }
         let (packet_ns, each_ns) = self.plan.box_ns;
         let mut now = self.now.max(self.busy[number]).plus(packet_ns);
-        let slots = self.boxes[number].at(place).slots.len();
+        let group = self.boxes[number].at(place);
         let mut all: Vec<(Node, Packet)> = Vec::new();
-        let to_slot = |world: &World, slot: usize, kind, body: [u8; BODY_BYTES]| {
-            let its = &world.boxes[number].at(place).slots[slot];
-            let is_box = its.member >> 63 != 0;
-            let kind = if kind == Kind::Data && is_box { Kind::Release } else { kind };
-            let mut header =
-                Header { flow: its.peer_flow, token: its.peer_token, ..Header::new(kind, its.epoch) };
-            if let Ok(release) = Contribution::decode(&body)
-                && kind == Kind::Data
-            {
-                header.psn = Psn(release.generation.wrapping_sub(its.first));
-            }
+        let tell = |slot: usize, header: Header, body: [u8; BODY_BYTES]| {
             let (header, body) = seal(header, body);
-            let (next, destination) = its.address;
+            let (next, destination) = group.slots[slot].address;
             (next, Packet { source: destination, destination, header, body })
         };
+        let notice = |slot: usize, answer: &Answer| tell(slot, group.slots[slot].notice(), answer.encode());
+        let release = |slot: usize, of: &Contribution| {
+            tell(slot, group.slots[slot].release(of.generation), of.encode())
+        };
+        let slots = 0..group.slots.len();
         match step {
             // Nobody sends to several here.
             Step::Nothing | Step::Pass | Step::Spread => {}
             Step::AnswerSender(answer) => {
-                let (flow, token) = match header.kind {
-                    Kind::Join => (header.flow, header.token),
-                    _ => (header.psn.0 as u32, header.ack.0),
-                };
-                let back = Header { flow, token, ..Header::new(Kind::Notice, header.epoch) };
-                let (header, body) = seal(back, answer.encode());
+                let (header, body) = seal(answer_to(&header), answer.encode());
                 all.push((from, Packet { source, destination: source, header, body }));
             }
-            Step::Answer(slot, answer) => {
-                all.push(to_slot(self, usize::from(slot), Kind::Notice, answer.encode()));
-            }
+            Step::Answer(slot, answer) => all.push(notice(usize::from(slot), &answer)),
             Step::JoinedAll => {
-                for slot in 0..slots {
-                    let answer = self.boxes[number].joined(place, slot as u8);
-                    all.push(to_slot(self, slot, Kind::Notice, answer.encode()));
-                }
+                let joined = |slot: usize| self.boxes[number].joined(place, slot as u8);
+                all.extend(slots.map(|slot| notice(slot, &joined(slot))));
             }
-            Step::ReleaseAll(release) => {
-                all.extend((0..slots).map(|slot| to_slot(self, slot, Kind::Data, release.encode())));
-            }
-            Step::ReleaseTo(slot, release) => {
-                all.push(to_slot(self, usize::from(slot), Kind::Data, release.encode()));
-            }
+            Step::ReleaseAll(of) => all.extend(slots.map(|slot| release(slot, &of))),
+            Step::ReleaseTo(slot, of) => all.push(release(usize::from(slot), &of)),
             Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp => {
-                let group = self.boxes[number].at(place);
-                let (token, seat, seat_token) = (group.up_token, group.up_seat, group.up_seat_token);
                 let (kind, body) = match step {
                     Step::JoinUp(join) => (Kind::Join, join.encode()),
                     Step::ArriveUp(arrive) => (Kind::Arrive, arrive.encode()),
                     _ => (Kind::Leave, [0; BODY_BYTES]),
                 };
-                let mut up = Header::new(kind, 1);
-                if kind == Kind::Join {
-                    (up.flow, up.token) = (place as u32, token);
-                } else {
-                    (up.flow, up.token) = (seat, seat_token);
-                    (up.psn, up.ack) = (Psn(place as u64), Psn(token));
-                }
-                let (header, body) = seal(up, body);
+                let (header, body) = seal(group.up(place, kind), body);
                 if let Some(next) = self.tree.next(at, packet.destination) {
                     all.push((next, Packet { header, body, ..packet }));
                 }

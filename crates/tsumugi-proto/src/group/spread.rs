@@ -4,7 +4,7 @@
 //! then its box. What it sends comes down the tree, and is made DATA for a member where that has its slot. A box keeps nothing of it:
 //! the numbers are in the packet, beside what tells the flow that they are meant for.
 
-use super::boxes::{Group, Groups, IS_BOX, Slot};
+use super::boxes::{Group, Groups, Slot};
 use alloc::vec::Vec;
 use tsumugi_wire::multicast::Table;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
@@ -16,7 +16,7 @@ impl<A> Group<A> {
         if slot.has_left {
             return None;
         }
-        if slot.member & IS_BOX != 0 {
+        if slot.is_box() {
             // Its `psn` and `ack` stay: a box below that cannot do it answers the sender.
             return Some(Header { kind: Kind::Relay, ..its });
         }

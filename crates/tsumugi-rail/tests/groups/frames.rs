@@ -2,13 +2,11 @@
 
 use etherparse::PacketBuilder;
 use tsumugi_proto::group::boxes::{Group, Step};
+use tsumugi_proto::group::headers::answer_to;
 use tsumugi_proto::group::member::seal;
 use tsumugi_rail::switch::groups::{AddressEntry, GroupEntry, SlotEntry};
-use tsumugi_wire::group::{Answer, BODY_BYTES, Notice, SLOT_BITS};
-use tsumugi_wire::{Header, Kind, Psn};
-
-/// Bit of a member's number that says that it is a box.
-const IS_BOX: u64 = 1 << 63;
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Notice, SLOT_BITS};
+use tsumugi_wire::{Header, Kind};
 
 /// How a host's packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,29 +86,17 @@ pub(crate) fn sent(
         let its = Host::new(to.number, to.port, host.family);
         frame(its.sends_to(), its.number, host.family, &header, &body)
     };
-    let to_slot = |number: usize, kind: Kind, body: [u8; BODY_BYTES], generation: u64| {
+    let notice = |number: usize, answer: &Answer| {
         let slot = &group.slots[number];
-        let is_release = kind == Kind::Data;
-        let kind = if is_release && slot.member & IS_BOX != 0 { Kind::Release } else { kind };
-        let psn = if is_release { generation.wrapping_sub(slot.first) } else { 0 };
-        let header = Header {
-            flow: slot.peer_flow,
-            token: slot.peer_token,
-            psn: Psn(psn),
-            ..Header::new(kind, slot.epoch)
-        };
-        back(&slot.address, header, body)
+        back(&slot.address, slot.notice(), answer.encode())
+    };
+    let release = |number: usize, release: &Contribution| {
+        let slot = &group.slots[number];
+        back(&slot.address, slot.release(release.generation), release.encode())
     };
     let last = group.slots.len().wrapping_sub(1);
     let up = |kind, body| {
-        let mut up = Header::new(kind, 1);
-        if kind == Kind::Join {
-            (up.flow, up.token) = (place as u32, group.up_token);
-        } else {
-            (up.flow, up.token) = (group.up_seat, group.up_seat_token);
-            (up.psn, up.ack) = (Psn(place as u64), Psn(group.up_token));
-        }
-        let (up, body) = seal(up, body);
+        let (up, body) = seal(group.up(place, kind), body);
         Some(frame_of(host, &up, &body))
     };
     match step {
@@ -118,18 +104,9 @@ pub(crate) fn sent(
             let _ = came;
             None
         }
-        Step::AnswerSender(answer) => {
-            let (flow, token) = match header.kind {
-                Kind::Join => (header.flow, header.token),
-                _ => (header.psn.0 as u32, header.ack.0),
-            };
-            let to = Header { flow, token, ..Header::new(Kind::Notice, header.epoch) };
-            Some(back(&host.back(), to, answer.encode()))
-        }
-        Step::Answer(slot, answer) => Some(to_slot(usize::from(*slot), Kind::Notice, answer.encode(), 0)),
-        Step::ReleaseTo(slot, release) => {
-            Some(to_slot(usize::from(*slot), Kind::Data, release.encode(), release.generation))
-        }
+        Step::AnswerSender(answer) => Some(back(&host.back(), answer_to(header), answer.encode())),
+        Step::Answer(slot, answer) => Some(notice(usize::from(*slot), answer)),
+        Step::ReleaseTo(slot, of) => Some(release(usize::from(*slot), of)),
         Step::JoinedAll => {
             let slot = &group.slots[last];
             let answer = Answer {
@@ -141,9 +118,9 @@ pub(crate) fn sent(
                 seat_token: slot.token,
                 generation: group.generation,
             };
-            Some(to_slot(last, Kind::Notice, answer.encode(), 0))
+            Some(notice(last, &answer))
         }
-        Step::ReleaseAll(release) => Some(to_slot(last, Kind::Data, release.encode(), release.generation)),
+        Step::ReleaseAll(of) => Some(release(last, of)),
         Step::JoinUp(join) => up(Kind::Join, join.encode()),
         Step::ArriveUp(arrive) => up(Kind::Arrive, arrive.encode()),
         Step::LeaveUp => up(Kind::Leave, [0; BODY_BYTES]),

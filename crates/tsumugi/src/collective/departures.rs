@@ -1,9 +1,12 @@
 //! What a group sends.
 
+use super::call::Call;
 use super::error::Broken;
+use super::execution::Pending;
 use super::format::{HEADER_BYTES, Header, Kind, Part, words_as_data};
 use super::multicasts::Route;
 use super::partner::Leave;
+use super::schedule::Position;
 use super::state::{Running, State};
 use crate::endpoint::multicast::MulticastId;
 use crate::error::SendError;
@@ -89,10 +92,11 @@ impl State {
 
     /// Sends the next part of the send at `at`, if that may be now.
     fn send_part(&mut self, sequence: u64, at: usize) -> Result<(), Stop> {
-        let State { running, partners, channel, me, started, stalled, .. } = self;
+        let State { running, partners, channel, me, started, .. } = self;
         let Some(Running { call, route, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
             return Err(Stop::Blocked);
         };
+        let call = *call;
         let Some(send) = execution.sends().get(at) else { return Err(Stop::Blocked) };
         let rank = send.rank;
         let Some(partner) = partners.get_mut(rank).and_then(Option::as_mut) else {
@@ -103,14 +107,7 @@ impl State {
         let leave = partner.may_send(sequence, bytes);
         let mut posted = Err(Stop::Blocked);
         if leave != Leave::Refused {
-            let kind = Kind::Data(Part {
-                call: *call,
-                whole: send.range.len() as u64,
-                at: send.done as u64,
-                is_to_all: matches!(route, Route::ToAll(_)),
-            });
-            let header =
-                Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
+            let header = header_of(send, call, matches!(route, Route::ToAll(_)), (*me, sequence, *started));
             let length = (HEADER_BYTES + bytes) as u64;
             let may_post = channel.shared.inner.borrow().core.may_post(partner.peer, length);
             let sent = may_post.and_then(|()| {
@@ -123,35 +120,53 @@ impl State {
                     execution.on_sent(at, bytes);
                     Ok(())
                 }
-                Err(SendError::WouldBlock) => {
-                    stalled.insert(rank, length);
-                    Err(Stop::Blocked)
-                }
-                // It takes shorter messages than we do.
-                Err(SendError::TooLong { limit, .. }) if limit > HEADER_BYTES as u64 && limit < length => {
-                    partner.piece_bytes = (limit - HEADER_BYTES as u64) as usize;
-                    return self.send_part(sequence, at);
-                }
-                Err(SendError::Peer(failure)) => Err(Stop::Broken(Broken::Gone { rank, failure })),
-                Err(SendError::Rail(error)) => Err(Stop::Rail(error)),
-                Err(error) => Err(Stop::Broken(Broken::Unsent { rank, why: error.to_string() })),
+                Err(error) => match self.on_refused(rank, length, error) {
+                    Ok(()) => return self.send_part(sequence, at),
+                    Err(stop) => Err(stop),
+                },
             };
         }
-        if leave != Leave::Granted && partner.ask(sequence) {
-            let (call, token) = (*call, self.token);
-            self.say(rank, Kind::Ask { call, token }, sequence);
-        }
+        self.ask_leave(rank, leave, call, sequence);
         self.has_said |= posted.is_ok();
         posted
     }
 
+    /// A participant does not take a message of this length. `Ok`: it takes shorter ones than we do, and is to be sent such.
+    fn on_refused(&mut self, rank: usize, length: u64, error: SendError) -> Result<(), Stop> {
+        match error {
+            SendError::WouldBlock => {
+                self.stalled.insert(rank, length);
+                Err(Stop::Blocked)
+            }
+            SendError::TooLong { limit, .. } if limit > HEADER_BYTES as u64 && limit < length => {
+                if let Some(partner) = self.partner(rank) {
+                    partner.piece_bytes = (limit - HEADER_BYTES as u64) as usize;
+                }
+                Ok(())
+            }
+            SendError::Peer(failure) => Err(Stop::Broken(Broken::Gone { rank, failure })),
+            SendError::Rail(error) => Err(Stop::Rail(error)),
+            error => Err(Stop::Broken(Broken::Unsent { rank, why: error.to_string() })),
+        }
+    }
+
+    /// Asks a participant to say when it has started an operation, if more may not be sent to it before, or soon may not.
+    fn ask_leave(&mut self, rank: usize, leave: Leave, call: Call, sequence: u64) {
+        if leave != Leave::Granted && self.partner(rank).is_some_and(|partner| partner.ask(sequence)) {
+            let token = self.token;
+            self.say(rank, Kind::Ask { call, token }, sequence);
+        }
+    }
+
     /// Sends the next part of what goes to all. Returns whether there was one; it waits for whoever may not be sent to yet.
     fn send_part_to_all(&mut self, sequence: u64, id: MulticastId) -> Result<bool, Stop> {
-        let State { running, partners, channel, me, started, stalled, .. } = self;
+        let State { running, partners, channel, me, started, .. } = self;
         let Some(Running { call, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
             return Ok(false);
         };
-        let Some(send) = execution.sends().front().cloned() else { return Ok(false) };
+        let call = *call;
+        let Some(send) = execution.sends().front() else { return Ok(false) };
+        let first = send.rank;
         let start = send.range.start + send.done;
         let shortest = partners.iter().flatten().map(|partner| partner.piece_bytes).min().unwrap_or_default();
         let bytes = (send.range.end - start).min(shortest);
@@ -162,14 +177,7 @@ impl State {
             .collect();
         let is_free = leaves.iter().all(|(_, leave)| *leave != Leave::Refused);
         if is_free {
-            let kind = Kind::Data(Part {
-                call: *call,
-                whole: send.range.len() as u64,
-                at: send.done as u64,
-                is_to_all: true,
-            });
-            let header =
-                Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
+            let header = header_of(send, call, true, (*me, sequence, *started));
             let parts = [&header.encode()[..], execution.bytes(start..start + bytes)];
             match channel.post_multicast(id, parts) {
                 Ok(_) => {
@@ -177,33 +185,16 @@ impl State {
                     execution.on_sent_to_all(bytes);
                 }
                 Err((peer, error)) => {
-                    let rank = self.ranks.get(&peer).copied().unwrap_or(send.rank);
-                    let length = (HEADER_BYTES + bytes) as u64;
-                    match error {
-                        SendError::WouldBlock => {
-                            stalled.insert(rank, length);
-                            return Ok(false);
-                        }
-                        // It takes shorter messages than we do.
-                        SendError::TooLong { limit, .. } if limit > HEADER_BYTES as u64 && limit < length => {
-                            if let Some(partner) = self.partner(rank) {
-                                partner.piece_bytes = (limit - HEADER_BYTES as u64) as usize;
-                            }
-                            return Ok(true);
-                        }
-                        SendError::Peer(failure) => return Err(Stop::Broken(Broken::Gone { rank, failure })),
-                        SendError::Rail(error) => return Err(Stop::Rail(error)),
-                        error => return Err(Stop::Broken(Broken::Unsent { rank, why: error.to_string() })),
-                    }
+                    let rank = self.ranks.get(&peer).copied().unwrap_or(first);
+                    return match self.on_refused(rank, (HEADER_BYTES + bytes) as u64, error) {
+                        Ok(()) => Ok(true),
+                        Err(Stop::Blocked) => Ok(false),
+                        Err(stop) => Err(stop),
+                    };
                 }
             }
         }
-        let (call, token) = (*call, self.token);
-        for (rank, leave) in leaves {
-            if leave != Leave::Granted && self.partner(rank).is_some_and(|partner| partner.ask(sequence)) {
-                self.say(rank, Kind::Ask { call, token }, sequence);
-            }
-        }
+        leaves.into_iter().for_each(|(rank, leave)| self.ask_leave(rank, leave, call, sequence));
         self.has_said |= is_free;
         Ok(is_free)
     }
@@ -233,4 +224,16 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// What precedes the next data of a send of an operation.
+fn header_of(
+    send: &Pending,
+    call: Call,
+    is_to_all: bool,
+    (me, sequence, started): (Position, u64, u64),
+) -> Header {
+    let (whole, at) = (send.range.len() as u64, send.done as u64);
+    let kind = Kind::Data(Part { call, whole, at, is_to_all });
+    Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started }
 }

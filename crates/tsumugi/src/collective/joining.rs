@@ -13,7 +13,7 @@ use crate::endpoint::shared::Shared;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
-use tsumugi_proto::group::member::{Member, State as Seat};
+use tsumugi_proto::group::member::{Failure, Member, State as Seat};
 use tsumugi_rail::host_number;
 use tsumugi_wire::Instant;
 use tsumugi_wire::group::MEMBERS_MAX;
@@ -141,6 +141,10 @@ impl SwitchBoxSearch {
 
     /// Goes on until the result is known, or the time is over.
     fn go_on(&mut self, timeout: Option<Duration>) -> Result<Option<bool>, CollectiveError> {
+        if matches!(self.stage, Stage::Spent) {
+            // Another search may be under way.
+            return Err(CollectiveError::Spent);
+        }
         let deadline = timeout.and_then(|timeout| self.shared().deadline(timeout)).unwrap_or(Instant::NEVER);
         let outcome = self.advance(deadline);
         if !matches!(outcome, Ok(None)) {
@@ -164,13 +168,13 @@ impl SwitchBoxSearch {
                 Stage::Joining(patience) => {
                     let patience = *patience;
                     match self.wait_for_seat(deadline.min(patience))? {
-                        None if self.shared().now() < patience => return Ok(None),
-                        joined => self.agree(joined == Some(true))?,
+                        Seat::Joining if self.shared().now() < patience => return Ok(None),
+                        seat => self.agree(seat)?,
                     }
                 }
                 Stage::Agreeing(operation) => {
                     let Some(have_all) = operation.wait_until(deadline)? else { return Ok(None) };
-                    Stage::Over(have_all == [1] && self.take_seat())
+                    Stage::Over(self.take_seat(have_all == [1]))
                 }
                 Stage::Over(has_box) => return Ok(Some(*has_box)),
                 Stage::Spent => return Err(CollectiveError::Spent),
@@ -196,24 +200,30 @@ impl SwitchBoxSearch {
         Ok(Stage::Joining(now.plus(PATIENCE_NS)))
     }
 
-    /// Waits until it is known whether there is a box here.
-    fn wait_for_seat(&self, deadline: Instant) -> Result<Option<bool>, CollectiveError> {
-        let Some(seat) = self.seat else { return Ok(Some(false)) };
-        let settled = |core: &mut Core| match core.seat(seat).map(Member::state) {
+    /// Waits until it is known whether there is a box here. Returns how it stands then, or when the time is over.
+    fn wait_for_seat(&self, deadline: Instant) -> Result<Seat, CollectiveError> {
+        let state = |core: &mut Core| self.seat.and_then(|seat| core.seat(seat)).map(Member::state);
+        let settled = |core: &mut Core| match state(core) {
             Some(Seat::Joining) => None,
-            state => Some(state == Some(Seat::Joined)),
+            state => Some(state.unwrap_or(Seat::Failed(Failure::NoBox))),
         };
-        let joined = self.shared().wait_until(Some(deadline), settled)?;
+        let settled = self.shared().wait_until(Some(deadline), settled)?;
         operation::progress(&self.group.state)?;
-        Ok(joined)
+        Ok(settled.unwrap_or(Seat::Joining))
     }
 
     /// It is known here whether there is a box.
-    fn agree(&mut self, has_joined: bool) -> Result<Stage, CollectiveError> {
-        if !has_joined {
+    fn agree(&mut self, seat: Seat) -> Result<Stage, CollectiveError> {
+        if seat != Seat::Joined {
+            let rank = self.group.rank();
+            tracing::info!(
+                rank,
+                ?seat,
+                "this participant has joined no switch box, and its group goes by messages"
+            );
             self.leave();
         }
-        let has_joined = [u64::from(has_joined)];
+        let has_joined = [u64::from(seat == Seat::Joined)];
         self.start(|group| group.start_allreduce(&has_joined, &Reduction::min())).map(Stage::Agreeing)
     }
 
@@ -228,9 +238,9 @@ impl SwitchBoxSearch {
         started
     }
 
-    /// There is a box for all, which counts from now on.
-    fn take_seat(&mut self) -> bool {
-        let Some(seat) = self.seat.take() else { return false };
+    /// If there is a box for all, it counts from now on.
+    fn take_seat(&mut self, have_all: bool) -> bool {
+        let Some(seat) = self.seat.take_if(|_| have_all) else { return false };
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut state = self.group.state.borrow_mut();
         state.switch_box = Some(SwitchBox::new(seat));

@@ -199,6 +199,11 @@ fn a_search_for_a_box_can_be_tested() {
                 };
                 // All are on one host.
                 assert!(!has_box && matches!(search.test(), Err(CollectiveError::Spent)));
+                // One that is over has no part in another.
+                let mut other = group.start_use_switch_box().unwrap();
+                assert!(matches!(search.test(), Err(CollectiveError::Spent)));
+                assert!(matches!(group.start_barrier(), Err(CollectiveError::Searching)));
+                assert!(!other.wait().unwrap());
                 group.barrier().unwrap();
                 assert!(!group.use_switch_box().unwrap() && !group.is_counted_by_a_box());
             },
