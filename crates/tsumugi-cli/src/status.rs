@@ -54,7 +54,8 @@ Peers are strange (only the address is known), connecting, connected, leaving, o
 answer, and is asked from time to time.
 
 What messages wait for:
-  receiver    the peer grants no credit: its program does not receive, or not fast enough
+  xoff        the peer has refused packets: its receive queue was full, because its program does not receive fast enough
+  credit      as much is under way as the peer has room for
   congestion  the congestion window of the paths: what is under way is as much as the network carries
   bitmap      as much is under way as a flow may have
   silence     no path to the peer answers

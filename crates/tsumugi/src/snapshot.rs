@@ -103,7 +103,7 @@ pub struct PeerSnapshot {
     pub resent: BTreeMap<String, u64>,
     /// What keeps messages waiting now: one of the names of `held_ns`, or `nothing`.
     pub held_by: String,
-    /// How long messages have waited for what, ns: `handshake`, `receiver`, `bitmap`, `silence`, `congestion`, `nic`, `other`.
+    /// How long messages have waited for what, ns: `handshake`, `xoff`, `credit`, `bitmap`, `silence`, `congestion`, `nic`, `other`.
     pub held_ns: BTreeMap<String, u64>,
     /// The paths to it.
     pub paths: Vec<PathReport>,

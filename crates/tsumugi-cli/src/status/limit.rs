@@ -84,9 +84,16 @@ fn longest_hold<'s>(
 fn because(peer: &PeerSnapshot, by: &str) -> String {
     let name = &peer.name;
     match by {
-        "receiver" => {
-            format!("receiver full: {name} takes no more, its program does not receive fast enough")
+        "xoff" => {
+            format!("receiver full: {name} has refused packets, its program does not receive fast enough")
         }
+        "credit" if peer.outstanding == 0 => {
+            format!("receiver full: {name} grants no credit, its program does not receive")
+        }
+        "credit" => format!(
+            "receiver: {} packets are under way to {name}, and it has room for no more",
+            peer.outstanding
+        ),
         "bitmap" => {
             format!("flow: as many packets are under way to {name} as there may be, {}", peer.outstanding)
         }

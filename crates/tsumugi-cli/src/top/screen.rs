@@ -7,13 +7,16 @@ use crate::status::units::{bytes, count, time};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState, Wrap};
+use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{EVERY_MAX, EVERY_MIN};
+
+/// Columns that the name of a peer or the address of a path has.
+const NAME_WIDTH: usize = 22;
 
 /// By what processes are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,9 @@ impl Screen {
     pub(super) fn show(&mut self, views: Vec<View>) {
         self.views = views;
         self.arrange();
+        // What is shown below stays, wherever it is sorted to.
+        let first = self.views.get(self.place());
+        self.chosen = first.map(|view| (view.pid, view.endpoint.epoch));
     }
 
     fn arrange(&mut self) {
@@ -161,12 +167,12 @@ impl Screen {
             frame.render_widget(Paragraph::new(none).wrap(Wrap { trim: true }), area);
             return;
         }
-        let head = ["PID", "PROGRAM", "PORT", "PATH", "DOING", "OUT/s", "IN/s", "MSG/s", "AGAIN/s", "CPU"];
+        let head = ["PID", "PROGRAM", "PORT", "RECV", "DOING", "OUT/s", "IN/s", "MSG/s", "AGAIN", "CPU"];
         let rows = self.views.iter().map(|view| {
             let rates = view.rates.clone().unwrap_or_default();
             Row::new([
                 view.pid.to_string(),
-                clipped(view.program(), 12),
+                clipped(view.program(), 11),
                 view.port().to_string(),
                 view.endpoint.report.receive_path.clone(),
                 view.doing.word().to_owned(),
@@ -177,10 +183,9 @@ impl Screen {
                 view.cpus.map_or("-".to_owned(), |cpus| format!("{cpus:.2}")),
             ])
         });
-        let widths = [7, 12, 5, 6, 10, 9, 9, 6, 7, 5].map(Constraint::Length);
+        let widths = [7, 11, 5, 6, 10, 8, 8, 6, 6, 4].map(Constraint::Length);
         let table = Table::new(rows, widths)
             .header(Row::new(head).style(Modifier::BOLD))
-            .column_spacing(0)
             .row_highlight_style(Modifier::REVERSED);
         let mut state = TableState::new().with_selected(self.place());
         frame.render_stateful_widget(table, area, &mut state);
@@ -216,53 +221,40 @@ fn draw_process(frame: &mut Frame<'_>, area: Rect, view: &View) {
 }
 
 fn draw_peers(frame: &mut Frame<'_>, area: Rect, view: &View, rates: &[PeerRates]) {
-    let head = ["PEER / PATH", "STATE", "OUT/s", "IN/s", "LOST/s", "RTT", "WINDOW", "WAITS FOR"];
+    let head = ["PEER, PATHS", "WAITS FOR", "OUT/s", "IN/s", "LOST", "RTT", "WINDOW"];
     let mut rows: Vec<Row<'_>> = Vec::new();
     for peer in &view.endpoint.peers {
         let its = rates.iter().find(|rates| rates.number == peer.number).cloned().unwrap_or_default();
         let longest = its.held.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let waits = match longest {
             Some((by, share)) => format!("{by} {:.0} %", 100.0 * share),
-            None if peer.held_by == "nothing" => String::new(),
+            None if peer.held_by == "nothing" => peer.state.clone(),
             None => peer.held_by.clone(),
         };
-        rows.push(
-            Row::new([
-                clipped(&peer.name, 24),
-                peer.state.clone(),
-                bytes(its.bytes_sent),
-                bytes(its.bytes_received),
-                String::new(),
-                String::new(),
-                format!("{}", peer.outstanding),
-                waits,
-            ])
-            .style(Style::new().add_modifier(Modifier::BOLD)),
-        );
+        let row = [
+            clipped(&peer.name, NAME_WIDTH),
+            waits,
+            bytes(its.bytes_sent),
+            bytes(its.bytes_received),
+            String::new(),
+            String::new(),
+            peer.outstanding.to_string(),
+        ];
+        rows.push(Row::new(row).style(Modifier::BOLD));
         for path in &peer.paths {
             let its = its.paths.iter().find(|rates| rates.address == path.address);
             rows.push(Row::new([
-                Cell::from(format!("  {}", path.address)),
-                Cell::from(if path.is_usable { "in use" } else { "silent" }),
-                Cell::from(its.map_or(String::new(), |rates| bytes(rates.bytes_sent))),
-                Cell::from(""),
-                Cell::from(its.map_or(String::new(), |rates| count(rates.packets_lost.round()))),
-                Cell::from(time(path.srtt_ns)),
-                Cell::from(format!("{}/{}", path.in_flight, path.cwnd_packets)),
-                Cell::from(path.nic.map_or(String::new(), |nic| format!("from {nic}"))),
+                clipped(&format!("  {}", path.address), NAME_WIDTH),
+                if path.is_usable { "in use" } else { "silent" }.to_owned(),
+                its.map_or(String::new(), |rates| bytes(rates.bytes_sent)),
+                String::new(),
+                its.map_or(String::new(), |rates| count(rates.packets_lost.round())),
+                time(path.srtt_ns),
+                format!("{}/{}", path.in_flight, path.cwnd_packets),
             ]));
         }
     }
-    let widths = [
-        Constraint::Min(16),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(15),
-    ];
-    let table = Table::new(rows, widths).header(Row::new(head).style(Modifier::BOLD)).column_spacing(0);
+    let widths = [NAME_WIDTH as u16, 15, 8, 8, 6, 7, 8].map(Constraint::Length);
+    let table = Table::new(rows, widths).header(Row::new(head).style(Modifier::BOLD));
     frame.render_widget(table, area);
 }

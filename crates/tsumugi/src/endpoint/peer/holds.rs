@@ -13,7 +13,8 @@ pub(crate) enum Hold {
     /// There is no connection yet.
     Handshake,
     /// See [`Barred`].
-    Receiver,
+    Xoff,
+    Credit,
     Bitmap,
     Silence,
     Congestion,
@@ -25,10 +26,11 @@ pub(crate) enum Hold {
 
 impl Hold {
     /// Every one with the name that tools print.
-    pub(crate) const ALL: [(Hold, &'static str); 8] = [
+    pub(crate) const ALL: [(Hold, &'static str); 9] = [
         (Hold::Nothing, "nothing"),
         (Hold::Handshake, "handshake"),
-        (Hold::Receiver, "receiver"),
+        (Hold::Xoff, "xoff"),
+        (Hold::Credit, "credit"),
         (Hold::Bitmap, "bitmap"),
         (Hold::Silence, "silence"),
         (Hold::Congestion, "congestion"),
@@ -45,7 +47,8 @@ impl Hold {
 impl From<Option<Barred>> for Hold {
     fn from(barred: Option<Barred>) -> Hold {
         match barred {
-            Some(Barred::Receiver) => Hold::Receiver,
+            Some(Barred::Xoff) => Hold::Xoff,
+            Some(Barred::Credit) => Hold::Credit,
             Some(Barred::Bitmap) => Hold::Bitmap,
             Some(Barred::Silence) => Hold::Silence,
             Some(Barred::Congestion) => Hold::Congestion,
@@ -95,13 +98,13 @@ mod tests {
     #[test]
     fn each_counts_while_it_lasts() {
         let mut holds = Holds::default();
-        for (at, hold) in [(10, Hold::Receiver), (15, Hold::Receiver), (30, Hold::Nic), (37, Hold::Nothing)] {
+        for (at, hold) in [(10, Hold::Credit), (15, Hold::Credit), (30, Hold::Nic), (37, Hold::Nothing)] {
             holds.turn(Instant(at), hold);
         }
         let at = |now| holds.until(Instant(now)).filter(|(_, ns)| *ns > 0).collect::<Vec<_>>();
-        assert_eq!(at(1000), [("receiver", 20), ("nic", 7)]);
+        assert_eq!(at(1000), [("credit", 20), ("nic", 7)]);
         holds.turn(Instant(1000), Hold::Congestion);
         let now: Vec<_> = holds.until(Instant(1005)).filter(|(_, ns)| *ns > 0).collect();
-        assert_eq!(now, [("receiver", 20), ("congestion", 5), ("nic", 7)]);
+        assert_eq!(now, [("credit", 20), ("congestion", 5), ("nic", 7)]);
     }
 }
