@@ -5,6 +5,8 @@ mod limit;
 pub(crate) mod processes;
 mod prometheus;
 pub(crate) mod rates;
+#[cfg(test)]
+pub(crate) mod sample;
 pub(crate) mod text;
 pub(crate) mod units;
 
@@ -72,6 +74,23 @@ Why packets were sent again:
   not_taken    the NIC's queue was full
   suspended    the endpoint was suspended meanwhile
   damaged      they had arrived damaged
+
+What receive paths decided of packets:
+  deposited          DATA that was put into the receive queue
+  direct_writes      DATA that was written directly into the window
+  untranslated       DATA that would have been, had there been a translation: it was deposited
+  duplicate          DATA that had been deposited before
+  beyond_bitmap      DATA beyond the receive bitmap or the credit
+  out_of_order       DATA out of order in a Go-back-N flow
+  queue_full         DATA refused because the receive queue was full
+  malformed          bytes that are no packet of this version, or damaged in the header
+  corrupt            packets whose body fails its CRC
+  unknown_flow       packets for a flow that is not open
+  wrong_token        packets with the wrong token: forged, or of a former connection
+  wrong_epoch        packets for or from a former incarnation
+  violation          packets that break the rules of the protocol
+  handshake_refused  beginnings of connections that were refused
+  remote_refused     remote operations that were not permitted
 
 Examples:
   tsumugi status                        NICs, endpoints of the XDP receive path, processes with peers and paths
@@ -156,5 +175,26 @@ fn watch(every: Duration, json: bool) -> tsumugi_measure::CommandResult {
             writeln!(out, "{}", text::processes(&views))?;
         }
         out.flush()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tsumugi_wire::memory::Counter;
+
+    #[test]
+    fn every_word_that_is_shown_is_explained() {
+        let endpoint = tsumugi::Endpoint::open(tsumugi::Config::loopback()).expect("an endpoint");
+        let peer = endpoint.add_peer("127.0.0.1:9").expect("a peer");
+        let snapshot = endpoint.snapshot();
+        assert_eq!(endpoint.peers(), 1, "{peer:?}");
+        let explained = |word: &str| HELP.lines().any(|line| line.trim_start().starts_with(word));
+        for word in snapshot.resent.keys().chain(snapshot.peers[0].held_ns.keys()) {
+            assert!(explained(word), "{word}");
+        }
+        for (_, word) in Counter::ALL {
+            assert!(explained(word), "{word}");
+        }
     }
 }

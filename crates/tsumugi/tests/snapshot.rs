@@ -70,7 +70,8 @@ fn what_messages_wait_for_is_told_and_timed() {
     }
     let is_full = |it: &Snapshot| {
         let its = &it.peers[0];
-        ["xoff", "credit"].contains(&its.held_by.as_str()) && its.held_ns["xoff"] + its.held_ns["credit"] > 1_000_000
+        ["xoff", "credit"].contains(&its.held_by.as_str())
+            && its.held_ns["xoff"] + its.held_ns["credit"] > 1_000_000
     };
     let snapshot = until(&here, &there, is_full);
     assert!(only_peer(&snapshot).waiting_bytes > 0);

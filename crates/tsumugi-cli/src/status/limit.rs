@@ -112,3 +112,63 @@ fn because(peer: &PeerSnapshot, by: &str) -> String {
         _ => format!("messages to {name} wait: what was lost goes first, or a faster path is waited for"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    fn said(change: impl FnOnce(&mut Snapshot), doing: Doing, cpus: f64) -> String {
+        let (before, mut now) = (sample::snapshot(1), sample::snapshot(2));
+        change(&mut now);
+        let rates = Rates::between(&before, &now);
+        sentence(&now, Some(&rates), doing, Some(cpus), 3.2)
+    }
+
+    /// Half a second of waiting.
+    fn held(by: &'static str) -> impl FnOnce(&mut Snapshot) {
+        move |now| {
+            now.peers[0].held_ns.insert(by.to_owned(), 500_000_000);
+        }
+    }
+
+    #[test]
+    fn each_limit_has_its_sentence() {
+        let calling = |change| said(change, Doing::Calling, 0.3);
+        assert_eq!(
+            said(held("credit"), Doing::Calling, 0.3),
+            "receiver: 12 packets are under way to n1, and it has room for no more (50 % of the time)"
+        );
+        assert!(said(held("xoff"), Doing::Calling, 0.3).starts_with("receiver full: n1 has refused packets"));
+        assert_eq!(
+            said(held("congestion"), Doing::Calling, 0.3),
+            "congestion window: 64 packets may be under way to n1, round trip 45.3 µs (50 % of the time)"
+        );
+        assert!(said(held("nic"), Doing::Calling, 0.3).starts_with("NIC: its queue is full"));
+        assert!(said(held("silence"), Doing::Calling, 0.3).starts_with("silence: n1 answers on no path"));
+        fn full(now: &mut Snapshot) {
+            now.receive.queue_used_bytes = now.receive.queue_bytes;
+        }
+        assert!(calling(full as fn(&mut Snapshot)).starts_with("receiver full: 1.00 MiB have arrived"));
+        assert!(calling(|_| ()).starts_with("nothing: everything leaves"));
+        let busy = said(|now| now.idle_ns = sample::snapshot(1).idle_ns, Doing::Calling, 0.99);
+        assert!(busy.starts_with("CPU: "), "{busy}");
+        assert!(calling(|_| ()).starts_with("nothing: "), "who spins and finds nothing is not short of CPU");
+    }
+
+    #[test]
+    fn who_does_not_call_is_told_first() {
+        let computes = said(held("credit"), Doing::Computing, 1.0);
+        assert_eq!(computes, "nobody calls: it computes, for 3.20 s now; what arrives waits meanwhile");
+        let by_xdp = said(|now| now.report.receive_path = "xdp".into(), Doing::Stopped, 0.0);
+        assert!(by_xdp.ends_with("the process is stopped; the XDP program takes in what arrives meanwhile"));
+    }
+
+    #[test]
+    fn a_first_look_tells_what_there_is_to_tell() {
+        let mut now = sample::snapshot(1);
+        assert_eq!(sentence(&now, None, Doing::Calling, None, 0.0), "nothing waits");
+        now.peers[0].held_by = "congestion".into();
+        assert!(sentence(&now, None, Doing::Asleep, None, 0.0).starts_with("congestion window: 64 packets"));
+    }
+}

@@ -126,3 +126,38 @@ fn paths<'v>(views: &'v [View], of: fn(&PathReport) -> f64) -> impl Iterator<Ite
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_line_is_what_the_format_has() {
+        let text = metrics(&[sample::view(1), sample::view(2)]);
+        let mut typed = HashSet::new();
+        let mut series = HashSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a name and a kind");
+                assert!(["counter", "gauge"].contains(&kind) && typed.insert(name.to_owned()), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            } else if !line.starts_with("# HELP ") {
+                let (labelled, value) = line.rsplit_once("} ").expect("labels and a value");
+                let (name, labels) = labelled.split_once('{').expect("labels");
+                assert!(typed.contains(name), "{line}: of no kind");
+                assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+                assert!(series.insert(labelled.to_owned()), "{line}: twice");
+                assert!(labels.split("\",").all(|label| label.contains("=\"")), "{line}");
+            }
+        }
+        assert!(text.contains("tsumugi_path_usable{pid=\"2\",command=\"program\",port=\"7411\",receive_path=\"socket\",peer=\"0 n1\",path=\"10.77.1.2:7411\"} 0"), "{text}");
+        assert!(text.contains("name=\"bytes_sent\"} 3000000"), "{text}");
+    }
+
+    #[test]
+    fn labels_may_hold_anything() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

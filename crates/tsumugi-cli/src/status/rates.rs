@@ -130,3 +130,37 @@ impl PeerRates {
 fn pairs(counts: &BTreeMap<String, u64>) -> impl Iterator<Item = (&str, u64)> {
     counts.iter().map(|(name, value)| (name.as_str(), *value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn differences_are_per_second() {
+        let (before, mut now) = (sample::snapshot(1), sample::snapshot(3));
+        now.peers[0].bytes_sent += 500;
+        now.peers[0].paths[1].lost += 4;
+        now.peers[0].held_ns.insert("credit".into(), 1_000_000_000);
+        let rates = Rates::between(&before, &now);
+        assert_eq!((rates.seconds, rates.bytes_sent, rates.bytes_received), (2.0, 1e6, 3e6));
+        assert_eq!((rates.messages_sent, rates.idle, rates.resent()), (1e3, 0.5, 2.0));
+        assert_eq!(
+            rates.verdicts.iter().map(|(name, rate)| (&**name, *rate)).collect::<Vec<_>>(),
+            [("deposited", 5e3)]
+        );
+        let its = &rates.peers[0];
+        assert_eq!((its.bytes_sent, its.paths[1].packets_lost, its.held["credit"]), (250.0, 2.0, 0.5));
+    }
+
+    #[test]
+    fn nothing_new_and_counters_that_began_anew_make_no_rates() {
+        let (before, now) = (sample::snapshot(3), sample::snapshot(3));
+        assert_eq!(Rates::between(&before, &now).bytes_sent, 0.0);
+        let mut anew = sample::snapshot(5);
+        anew.peers[0].bytes_sent = 10;
+        assert_eq!(Rates::between(&before, &anew).peers[0].bytes_sent, 0.0);
+        anew.peers[0].number = 9;
+        assert!(Rates::between(&before, &anew).peers.is_empty());
+    }
+}

@@ -150,3 +150,29 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     }
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_an_outline() {
+        let mut view = sample::view(4711);
+        view.endpoint.peers_known = 70;
+        let text = processes(&[view]);
+        for part in [
+            "4711 /usr/bin/program --with",
+            "port 7411, receive path socket",
+            "limit: nothing: everything",
+            "now: 977 KiB/s and 1.00 k messages/s out",
+            "sent again: overtaken 6",
+            "receive path: deposited 15000",
+            "peer 0 n1 10.77.0.2:7411 connected: sent 3.81 MiB",
+            "path to 10.77.1.2:7411 through 10.77.0.1 silent: round trip 45.3 µs",
+            "54 further peers",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +17,10 @@ use super::{EVERY_MAX, EVERY_MIN};
 
 /// Columns that the name of a peer or the address of a path has.
 const NAME_WIDTH: usize = 22;
+
+/// The columns of the tables that hold words; figures stand at the right of theirs.
+const PROCESS_WORDS: &[usize] = &[1, 3, 4];
+const PEER_WORDS: &[usize] = &[0, 1];
 
 /// By what processes are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +130,8 @@ impl Screen {
     }
 
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
-        let processes = (self.views.len() as u16).clamp(1, 8.min(frame.area().height / 3));
+        let most = (frame.area().height / 3).clamp(1, 8);
+        let processes = (self.views.len() as u16).clamp(1, most);
         let parts = [
             Constraint::Length(1),
             Constraint::Length(processes + 1),
@@ -170,26 +175,38 @@ impl Screen {
         let head = ["PID", "PROGRAM", "PORT", "RECV", "DOING", "OUT/s", "IN/s", "MSG/s", "AGAIN", "CPU"];
         let rows = self.views.iter().map(|view| {
             let rates = view.rates.clone().unwrap_or_default();
-            Row::new([
-                view.pid.to_string(),
-                clipped(view.program(), 11),
-                view.port().to_string(),
-                view.endpoint.report.receive_path.clone(),
-                view.doing.word().to_owned(),
-                bytes(rates.bytes_sent),
-                bytes(rates.bytes_received),
-                count((rates.messages_sent + rates.messages_received).round()),
-                count(rates.resent().round()),
-                view.cpus.map_or("-".to_owned(), |cpus| format!("{cpus:.2}")),
-            ])
+            row(
+                [
+                    view.pid.to_string(),
+                    clipped(view.program(), 11),
+                    view.port().to_string(),
+                    view.endpoint.report.receive_path.clone(),
+                    view.doing.word().to_owned(),
+                    bytes(rates.bytes_sent),
+                    bytes(rates.bytes_received),
+                    count((rates.messages_sent + rates.messages_received).round()),
+                    count(rates.resent().round()),
+                    view.cpus.map_or("-".to_owned(), |cpus| format!("{cpus:.2}")),
+                ],
+                PROCESS_WORDS,
+            )
         });
         let widths = [7, 11, 5, 6, 10, 8, 8, 6, 6, 4].map(Constraint::Length);
         let table = Table::new(rows, widths)
-            .header(Row::new(head).style(Modifier::BOLD))
+            .header(row(head.map(str::to_owned), PROCESS_WORDS).style(Modifier::BOLD))
             .row_highlight_style(Modifier::REVERSED);
         let mut state = TableState::new().with_selected(self.place());
         frame.render_stateful_widget(table, area, &mut state);
     }
+}
+
+/// A row of words and figures.
+fn row<const COLUMNS: usize>(cells: [String; COLUMNS], words: &[usize]) -> Row<'static> {
+    let cell = |(column, text): (usize, String)| {
+        let text = Text::from(text);
+        if words.contains(&column) { text } else { text.right_aligned() }
+    };
+    Row::new(cells.into_iter().enumerate().map(cell))
 }
 
 /// One process, with its peers and paths.
@@ -231,7 +248,7 @@ fn draw_peers(frame: &mut Frame<'_>, area: Rect, view: &View, rates: &[PeerRates
             None if peer.held_by == "nothing" => peer.state.clone(),
             None => peer.held_by.clone(),
         };
-        let row = [
+        let line = [
             clipped(&peer.name, NAME_WIDTH),
             waits,
             bytes(its.bytes_sent),
@@ -240,10 +257,10 @@ fn draw_peers(frame: &mut Frame<'_>, area: Rect, view: &View, rates: &[PeerRates
             String::new(),
             peer.outstanding.to_string(),
         ];
-        rows.push(Row::new(row).style(Modifier::BOLD));
+        rows.push(row(line, PEER_WORDS).style(Modifier::BOLD));
         for path in &peer.paths {
             let its = its.paths.iter().find(|rates| rates.address == path.address);
-            rows.push(Row::new([
+            let line = [
                 clipped(&format!("  {}", path.address), NAME_WIDTH),
                 if path.is_usable { "in use" } else { "silent" }.to_owned(),
                 its.map_or(String::new(), |rates| bytes(rates.bytes_sent)),
@@ -251,10 +268,86 @@ fn draw_peers(frame: &mut Frame<'_>, area: Rect, view: &View, rates: &[PeerRates
                 its.map_or(String::new(), |rates| count(rates.packets_lost.round())),
                 time(path.srtt_ns),
                 format!("{}/{}", path.in_flight, path.cwnd_packets),
-            ]));
+            ];
+            rows.push(row(line, PEER_WORDS));
         }
     }
     let widths = [NAME_WIDTH as u16, 15, 8, 8, 6, 7, 8].map(Constraint::Length);
-    let table = Table::new(rows, widths).header(Row::new(head).style(Modifier::BOLD));
+    let head = row(head.map(str::to_owned), PEER_WORDS).style(Modifier::BOLD);
+    let table = Table::new(rows, widths).header(head);
     frame.render_widget(table, area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::sample;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+        terminal.draw(|frame| screen.draw(frame)).expect("it draws");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn all_that_matters_has_room_in_80_by_24() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        screen.show((1..=12).map(sample::view).collect());
+        let text = drawn(&screen, 80, 24);
+        for part in [
+            "tsumugi top: 12 endpoints, 11.4 MiB/s out",
+            "    PID PROGRAM      PORT RECV   DOING         OUT/s     IN/s  MSG/s  AGAIN  CPU",
+            "program      7411 socket calling     977 KiB 2.86 MiB 1.00 k      2 0.42",
+            "Limit: nothing: everything leaves",
+            "deposited 5.00 k",
+            "overtaken 2",
+            "n1                     connected            0 B      0 B                      12",
+            "  10.77.1.2:7411       silent               0 B               0 45.3 µs    12/64",
+            "q end",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn any_size_is_drawn() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        for views in [0, 1, 40] {
+            screen.show((0..views).map(sample::view).collect());
+            for (width, height) in [(1, 1), (10, 3), (40, 8), (80, 24), (300, 100)] {
+                drawn(&screen, width, height);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_chosen_stays_wherever_it_is_sorted_to() {
+        let mut screen = Screen::new(Duration::from_secs(1));
+        let views = |busy: u32| {
+            let with = |pid| {
+                let mut view = sample::view(pid);
+                view.rates.as_mut().expect("rates").bytes_sent = if pid == busy { 1e9 } else { 0.0 };
+                view
+            };
+            (1..=3).map(with).collect::<Vec<_>>()
+        };
+        screen.show(views(2));
+        assert_eq!(screen.views[screen.place()].pid, 2);
+        screen.show(views(3));
+        assert_eq!((screen.views[0].pid, screen.views[screen.place()].pid), (3, 2));
+        screen.key(KeyCode::Up);
+        screen.key(KeyCode::Up);
+        assert_eq!(screen.place(), 0);
+        for _ in 0..5 {
+            screen.key(KeyCode::Down);
+        }
+        assert_eq!(screen.place(), 2);
+        screen.key(KeyCode::Char(' '));
+        screen.key(KeyCode::Char('+'));
+        assert!(screen.is_halted() && screen.every() == Duration::from_millis(500));
+        screen.key(KeyCode::Char('q'));
+        assert!(screen.is_over());
+    }
 }
