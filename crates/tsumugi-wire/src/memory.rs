@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(offset_of!(Control, xoff), 256);
         assert_eq!(offset_of!(Control, ring_read), 320);
         assert_eq!(offset_of!(Control, counters), 384);
-        assert_eq!(offset_of!(Control, owed), 1216);
+        assert_eq!(offset_of!(Control, owed), 896);
         assert_eq!(offset_of!(Flow, limit), 16);
         assert_eq!(offset_of!(Flow, peer_token), 24);
         assert_eq!(offset_of!(Flow, peer_flow), 32);

@@ -51,7 +51,6 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         xoff,
         ring_read,
         counters,
-        rails,
         owed
     );
     size!(all, "control", Control);
