@@ -1,11 +1,11 @@
 //! `tsumugi top`: what processes with endpoints are doing, on a screen that refreshes.
 
+mod keys;
 mod screen;
 
 use crate::status::own_last;
 use crate::status::processes::Watcher;
 use clap::Args;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use screen::Screen;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -75,13 +75,8 @@ fn show(terminal: &mut ratatui::DefaultTerminal, every: Duration) -> io::Result<
         }
         terminal.draw(|frame| screen.draw(frame))?;
         let until_look = looked_at.map_or(Duration::ZERO, |at| pause.saturating_sub(at.elapsed()));
-        if event::poll(until_look.min(KEY_TIME))?
-            && let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event::read()?
-        {
-            match (code, modifiers) {
-                (KeyCode::Char('c'), KeyModifiers::CONTROL) => screen.key(KeyCode::Char('q')),
-                (code, _) => screen.key(code),
-            }
+        for key in keys::typed(until_look.min(KEY_TIME))? {
+            screen.key(key);
         }
     }
     Ok(())

@@ -145,8 +145,12 @@ fn terminal() -> (File, OwnedFd) {
     unlockpt(&ours).expect("ours");
     let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("a path");
     tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal");
-    let theirs =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(name).expect("its other side");
+    let theirs = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open(name)
+        .expect("its other side");
     (ours.into(), theirs.into())
 }
 
@@ -164,10 +168,22 @@ fn chunks(mut from: File) -> Receiver<Vec<u8>> {
     receive
 }
 
+/// Waits for the end of a process, and not for ever. Returns its exit code.
+fn ends(process: &mut Running) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = process.0.try_wait().expect("our own child") {
+            return status.code();
+        }
+        assert!(start.elapsed() < PATIENCE, "it goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn top_draws_a_terminal_and_gives_it_back() {
     let (_server, client) = pair();
-    for ends_by_key in [true, false] {
+    for end in ["key", "signal", "hang-up"] {
         let (mut ours, theirs) = terminal();
         let stdio = || Stdio::from(theirs.try_clone().expect("a descriptor"));
         let top = command(&["top", "--every", "0.25"]).stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn();
@@ -187,12 +203,17 @@ fn top_draws_a_terminal_and_gives_it_back() {
                 panic!("{error}: {}", String::from_utf8_lossy(&drawn));
             }));
         }
-        if ends_by_key {
-            ours.write_all(b"q").expect("a key");
-        } else {
-            top.signal(Signal::TERM);
+        match end {
+            "key" => ours.write_all(b"q").expect("a key"),
+            "signal" => top.signal(Signal::TERM),
+            _ => {
+                // Nobody is left to read what it says: it ends, whatever with.
+                drop((ours, screen));
+                ends(&mut top);
+                continue;
+            }
         }
-        assert_eq!(top.0.wait().expect("our own child").code(), Some(0));
+        assert_eq!(ends(&mut top), Some(0), "by {end}");
         drop(ours);
         while let Ok(more) = screen.recv_timeout(Duration::from_millis(200)) {
             drawn.extend(more);

@@ -5,7 +5,6 @@ use crate::status::rates::PeerRates;
 use crate::status::text::clipped;
 use crate::status::units::{bytes, count, time};
 use ratatui::Frame;
-use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Text};
@@ -13,6 +12,7 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::keys::Key;
 use super::{EVERY_MAX, EVERY_MIN};
 
 /// Columns that the name of a peer or the address of a path has.
@@ -109,23 +109,22 @@ impl Screen {
     }
 
     /// Does what a key stands for.
-    pub(super) fn key(&mut self, code: KeyCode) {
+    pub(super) fn key(&mut self, key: Key) {
         let last = self.views.len().saturating_sub(1);
         let choose = |screen: &mut Screen, place: usize| {
             screen.chosen = screen.views.get(place).map(|view| (view.pid, view.endpoint.epoch));
         };
-        match code {
-            KeyCode::Char('q') | KeyCode::Esc => self.over = true,
-            KeyCode::Up | KeyCode::Char('k') => choose(self, self.place().saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => choose(self, (self.place() + 1).min(last)),
-            KeyCode::Char('s') => {
+        match key {
+            Key::End => self.over = true,
+            Key::Up => choose(self, self.place().saturating_sub(1)),
+            Key::Down => choose(self, (self.place() + 1).min(last)),
+            Key::Sort => {
                 self.sort = self.sort.next();
                 self.arrange();
             }
-            KeyCode::Char(' ') => self.halted = !self.halted,
-            KeyCode::Char('+') => self.every = (self.every / 2).max(EVERY_MIN),
-            KeyCode::Char('-') => self.every = (self.every * 2).min(EVERY_MAX),
-            _ => {}
+            Key::Halt => self.halted = !self.halted,
+            Key::Sooner => self.every = (self.every / 2).max(EVERY_MIN),
+            Key::Later => self.every = (self.every * 2).min(EVERY_MAX),
         }
     }
 
@@ -337,17 +336,17 @@ mod tests {
         assert_eq!(screen.views[screen.place()].pid, 2);
         screen.show(views(3));
         assert_eq!((screen.views[0].pid, screen.views[screen.place()].pid), (3, 2));
-        screen.key(KeyCode::Up);
-        screen.key(KeyCode::Up);
+        screen.key(Key::Up);
+        screen.key(Key::Up);
         assert_eq!(screen.place(), 0);
         for _ in 0..5 {
-            screen.key(KeyCode::Down);
+            screen.key(Key::Down);
         }
         assert_eq!(screen.place(), 2);
-        screen.key(KeyCode::Char(' '));
-        screen.key(KeyCode::Char('+'));
+        screen.key(Key::Halt);
+        screen.key(Key::Sooner);
         assert!(screen.is_halted() && screen.every() == Duration::from_millis(500));
-        screen.key(KeyCode::Char('q'));
+        screen.key(Key::End);
         assert!(screen.is_over());
     }
 }
