@@ -286,7 +286,7 @@ fn a_file_arrives_with_progress_shown() {
         fs::write(&file, data).unwrap();
         Running::start("upload", &format!("{} 127.0.0.1", file.display()))
     };
-    let data: Vec<u8> = (0..3_000_001u32).map(|at| (at * 31 >> 4) as u8).collect();
+    let data: Vec<u8> = (0..3_000_001u32).map(|at| ((at * 31) >> 4) as u8).collect();
     let mut long = send("long", &data);
     let short = send("short", b"");
     assert_eq!(short.finish(), ["", "all 0 B have arrived"]);
