@@ -455,7 +455,7 @@ impl Endpoint {
     /// Suspends the endpoint: nothing is said to anyone, and everything that it knows goes into a [`Context`]
     /// with which any process can go on, at the same address, before the peers' time-out has passed.
     ///
-    /// P4's PM saves and restores a channel's context for gang scheduling; the context here is that of all
+    /// PM, as P4 (Konishi et al., 1997) describes it, saves and restores a channel's context for gang scheduling; the context here is that of all
     /// channels of the endpoint with the flows they share: unacknowledged packets, half-arrived and
     /// undelivered messages. [Detach](Channel::detach) the channels first.
     ///
