@@ -35,9 +35,9 @@ pub(crate) const TABLE: &[(&str, &[(&str, What)])] = &[
             ("make build && make install PREFIX=$HOME/tsumugi", Not(PACKAGES)),
             ("make deb", Not(PACKAGES)),
             ("make wheel", Not(PACKAGES)),
-            ("cargo new hello", Here("", &[])),
+            ("cargo new ../hello", Here("", &[])),
             (
-                "cargo add --manifest-path hello/Cargo.toml tsumugi --path crates/tsumugi",
+                "cargo add --manifest-path ../hello/Cargo.toml tsumugi --path crates/tsumugi",
                 Here("--offline", &["Adding tsumugi"]),
             ),
             ("cargo run --example hello &", Typed("", &[])),
