@@ -65,13 +65,7 @@ impl Sandbox {
         for nic in ["nic0", "nic1", "nic2"] {
             sandbox.shell("", Some(2), &format!("ip address flush dev {nic}")).status().unwrap();
         }
-        let serve = sandbox
-            .shell("", Some(1), "exec tsumugi perf serve")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        sandbox.background.push(serve);
+        assert_eq!(sandbox.type_in("", Some(1), "tsumugi perf serve &", "", &["port"]), None);
         sandbox
     }
 
@@ -132,35 +126,47 @@ impl Sandbox {
         line
     }
 
-    /// Types a line with more words behind it; returns what it says, if it ends well. One that ends with `&` goes on.
+    /// Types a line with more words behind it; it is to end well, and to say these words. One that ends with `&` goes on. Returns what
+    /// is wrong.
     pub(crate) fn type_in(
         &mut self,
         page: &str,
         node: Option<usize>,
         line: &str,
         more: &str,
-    ) -> Result<String, String> {
+        says: &[&str],
+    ) -> Option<String> {
         let line = self.here(line);
-        if let Some(line) = line.strip_suffix('&') {
-            let child = self
-                .shell(page, node, &format!("exec {line}"))
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            self.background.push(child.map_err(|error| error.to_string())?);
-            return Ok(String::new());
-        }
-        let begun = Instant::now();
-        let output = self
-            .shell(page, node, &if more.is_empty() { line.clone() } else { format!("{line} {more}") })
-            .output()
-            .map_err(|error| error.to_string())?;
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        let file = self.folder.path().join(format!("said-{}", self.background.len()));
+        let said = || fs::read_to_string(&file).unwrap_or_default();
+        let missing = |said: &str| says.iter().find(|word| !said.contains(**word)).copied();
+        let (begun, goes_on) = (Instant::now(), line.ends_with('&'));
+        let line = match line.strip_suffix('&') {
+            Some(line) => format!("exec {line}"),
+            None if more.is_empty() => line,
+            None => format!("{line} {more}"),
+        };
+        let output = fs::File::create(&file).unwrap();
+        let mut shell = self.shell(page, node, &line);
+        let mut child = shell.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+        let status = if goes_on {
+            while missing(&said()).is_some() && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            self.background.push(child);
+            None
+        } else {
+            Some(child.wait().unwrap())
+        };
         if begun.elapsed() > Duration::from_secs(1) {
-            println!("{:.1} s: {line} {more}", begun.elapsed().as_secs_f64());
+            println!("{:.1} s: {line}", begun.elapsed().as_secs_f64());
         }
-        if output.status.success() { Ok(said) } else { Err(format!("{}: {said}", output.status)) }
+        let complaint = match (status.filter(|status| !status.success()), missing(&said())) {
+            (Some(status), _) => status.to_string(),
+            (None, Some(word)) => format!("it does not say '{word}'"),
+            (None, None) => return None,
+        };
+        Some(format!("{page}: {line}: {complaint}: {}", said()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// What becomes of a command.
 pub(crate) enum What {
-    /// It is typed, with these words added so that it does not take long; it ends well, having said all of the latter.
+    /// It is typed in a node, with these words behind it so that it does not take long; it ends well, having said all of the latter.
     Typed(&'static str, &'static [&'static str]),
     /// As typed, on the machine itself instead of in a node.
     Here(&'static str, &'static [&'static str]),
@@ -53,7 +53,7 @@ pub(crate) const TABLE: &[(&str, &[(&str, What)])] = &[
             ("tsumugi doctor", Typed("", &["kernel"])),
             ("tsumugi doctor --paths HOST", Typed("", &["nic0", "nic1"])),
             ("tsumugi lab up --nodes 2", Here("", &["2 nodes"])),
-            ("tsumugi lab exec n1 -- tsumugi perf serve &", Here("", &[])),
+            ("tsumugi lab exec n1 -- tsumugi perf serve &", Here("", &["port"])),
             ("tsumugi lab exec n0 -- tsumugi perf latency n1 --size 8..64K", Here(SHORT, &["64 KiB", "p50"])),
             ("tsumugi compare --html report.html", Not("takes minutes; tests/compare.rs runs it")),
             ("tsumugi eval bonding --html b.html", Not(BONDING)),
