@@ -339,7 +339,6 @@ static inline __u32 tsumugi_table_check(const __u64 *table, __u32 receivers)
 #define TSUMUGI_PAD_BYTES (64 * 1024)
 #define TSUMUGI_BITMAP_WORDS (TSUMUGI_BITMAP_PACKETS / 32)
 #define TSUMUGI_COUNTERS 64
-#define TSUMUGI_RAILS_MAX 8 /* NICs of an endpoint */
 #define TSUMUGI_RING_BYTES_MIN 4096
 #define TSUMUGI_TRANSLATION_WAYS 4
 #define TSUMUGI_FRAME_BITS 18
@@ -364,15 +363,6 @@ enum tsumugi_counter {
 	TSUMUGI_COUNT_UNTRANSLATED,
 };
 
-/* What an endpoint says of one of its NICs, for whoever looks on. */
-struct tsumugi_rail_counters {
-	__u64 ip[2];     /* halves of an IPv6 address, IPv4 mapped into it; zeros: no NIC here */
-	__u64 delivered; /* packets that arrived over paths from this NIC */
-	__u64 lost;      /* packets found lost there */
-	__u32 paths;     /* paths from it to peers */
-	__u32 silent;    /* those of them that are silent, or have never been heard */
-};
-
 /* Page 0. */
 struct tsumugi_control {
 	__u64 magic;
@@ -390,7 +380,6 @@ struct tsumugi_control {
 	__u32 xoff TSUMUGI_ALIGNED(64);      /* not 0 when some flow's `xoff` is */
 	__u64 ring_read TSUMUGI_ALIGNED(64); /* bytes read since the beginning, and done or held; owner */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
-	struct tsumugi_rail_counters rails[TSUMUGI_RAILS_MAX] TSUMUGI_ALIGNED(64); /* the owner, now and then */
 	__u32 owed TSUMUGI_ALIGNED(64);      /* not 0 when some flow's `owed` is */
 } TSUMUGI_ALIGNED(4096);
 

@@ -20,7 +20,9 @@ mod doctor;
 mod lab;
 pub mod mpiexec;
 pub mod pages;
+mod status;
 mod switch;
+mod top;
 mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
@@ -43,8 +45,11 @@ enum Command {
     Up(xdp::Up),
     /// Take the XDP receive path off NICs (root).
     Down(xdp::Down),
-    /// Show the NICs with the XDP receive path, and its endpoints with who may use them and what they counted.
-    Status(xdp::StatusArguments),
+    /// Show the NICs with the XDP receive path, its endpoints with who may use them and what they counted, and what processes
+    /// with endpoints are doing.
+    Status(status::StatusArguments),
+    /// Show what processes with endpoints are doing, on a screen that refreshes: rates, peers, paths, and what limits them.
+    Top(top::TopArguments),
     /// Make this host a switch box: forward frames between NICs by XDP or tc, as an Ethernet switch does (root).
     Switch(switch::Arguments),
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
@@ -68,7 +73,9 @@ impl Command {
         let may = match self {
             Command::Doctor(_) | Command::Perf(_) | Command::Compare(_) | Command::Eval(_) => true,
             Command::Lab(arguments) => arguments.looks_at_labs(),
-            Command::Up(_) | Command::Down(_) | Command::Status(_) | Command::Switch(_) => false,
+            Command::Up(_) | Command::Down(_) | Command::Status(_) | Command::Top(_) | Command::Switch(_) => {
+                false
+            }
             Command::Completions(_) | Command::ManPages(_) => false,
         };
         may && rustix::process::geteuid().is_root()
@@ -78,7 +85,11 @@ impl Command {
     fn is_watched(&self) -> bool {
         let only_looks = match self {
             Command::Switch(arguments) => arguments.only_looks(),
-            Command::Doctor(_) | Command::Status(_) | Command::Completions(_) | Command::ManPages(_) => true,
+            Command::Doctor(_)
+            | Command::Status(_)
+            | Command::Top(_)
+            | Command::Completions(_)
+            | Command::ManPages(_) => true,
             _ => false,
         };
         !only_looks && rustix::process::geteuid().is_root()
@@ -108,7 +119,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Up(arguments) => xdp::up(&arguments),
         Command::Down(arguments) => xdp::down(&arguments),
-        Command::Status(arguments) => xdp::status(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Switch(arguments) => switch::run(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),

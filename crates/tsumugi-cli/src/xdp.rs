@@ -1,4 +1,4 @@
-//! `tsumugi up`, `down` and `status`: the XDP receive path on this host's NICs.
+//! `tsumugi up` and `down`, and the pool's part of `status`: the XDP receive path on this host's NICs.
 
 use clap::Args;
 use nix::unistd::{Uid, User};
@@ -6,9 +6,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::net::IpAddr;
 use std::process::ExitCode;
-use tsumugi_rail::xdp::{self, Access, Attached, Pins, PortStatus, RailStatus, Stranger};
+use tsumugi_rail::xdp::{self, Access, Attached, Pins, PortStatus, Stranger};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
 
 /// What to detach from.
@@ -17,14 +16,6 @@ pub(crate) struct Down {
     /// The NICs; all of them if none is named.
     #[arg(value_name = "NIC")]
     nics: Vec<String>,
-}
-
-/// What to show.
-#[derive(Args)]
-pub(crate) struct StatusArguments {
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
 }
 
 mod settings;
@@ -60,61 +51,13 @@ pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn status(options: &StatusArguments) -> tsumugi_measure::CommandResult {
-    show(&xdp::status(&Pins::here()?)?, Some(&Here::tried()), options.json)
-}
-
-/// What an endpoint that the caller opens here and now uses beside the XDP receive path, and does without.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Here {
-    Report(tsumugi::Report),
-    Error(String),
-}
-
-impl Here {
-    /// By its sockets, because an endpoint of the pool would begin anew for it.
-    fn tried() -> Here {
-        let config = tsumugi::Config::default().port(0).receive(tsumugi::ReceiveChoice::Socket);
-        match tsumugi::Endpoint::open(config) {
-            Ok(endpoint) => Here::Report(endpoint.report()),
-            Err(error) => Here::Error(error.to_string()),
-        }
-    }
-
-    fn lines(&self) -> String {
-        let report = match self {
-            Here::Report(report) => report,
-            Here::Error(error) => return format!("No endpoint opens here: {error}\n"),
-        };
-        let mut nics: Vec<&str> = Vec::new();
-        for nic in &report.nics {
-            if !nics.contains(&&*nic.name) {
-                nics.push(&nic.name); // once, though it may have addresses of both families
-            }
-        }
-        let nics = if nics.is_empty() { "loopback only".to_owned() } else { nics.join(" ") };
-        let mut lines = format!(
-            "Endpoints of yours send by {}, and are reached by {nics}\n",
-            report.send_paths.join(", ")
-        );
-        for nic in &report.links_down {
-            _ = writeln!(lines, "  no link on {nic}: it is off or has no carrier; see `ip link show {nic}`");
-        }
-        for lack in &report.given_up {
-            _ = writeln!(lines, "  without {}: {}; {}", lack.what, lack.why, lack.remedy);
-        }
-        lines
-    }
-}
-
 pub(crate) fn require_root(command: &'static str) -> Result<(), XdpCommandError> {
     if Uid::effective().is_root() { Ok(()) } else { Err(XdpCommandError::NotRoot(command)) }
 }
 
-/// The answer of `--json`.
+/// The NICs and the pool's endpoints, as JSON has them.
 #[derive(Serialize)]
-struct Report<'a> {
+pub(crate) struct Report {
     nics: Vec<Nic>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Other>,
@@ -127,8 +70,6 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     translations: Option<u32>,
     endpoints: Vec<Endpoint>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    here: Option<&'a Here>,
 }
 
 #[derive(Serialize)]
@@ -164,28 +105,10 @@ struct Endpoint {
     claimed: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     counters: BTreeMap<&'static str, u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rails: Vec<Rail>,
 }
 
-/// What an endpoint says of one of its NICs: packets, and paths.
-#[derive(Serialize)]
-struct Rail {
-    ip: IpAddr,
-    delivered: u64,
-    lost: u64,
-    paths: u32,
-    silent: u32,
-}
-
-impl From<&RailStatus> for Rail {
-    fn from(&RailStatus { ip, delivered, lost, paths, silent }: &RailStatus) -> Rail {
-        Rail { ip, delivered, lost, paths, silent }
-    }
-}
-
-impl<'a> Report<'a> {
-    fn new(status: &xdp::PoolStatus, here: Option<&'a Here>) -> Report<'a> {
+impl Report {
+    pub(crate) fn new(status: &xdp::PoolStatus) -> Report {
         let nics = status.nics.iter().map(|attached| Nic {
             name: attached.nic.clone(),
             index: attached.index,
@@ -203,7 +126,6 @@ impl<'a> Report<'a> {
             mode: format!("{:03o}", endpoint.access.mode),
             claimed: endpoint.claimed,
             counters: endpoint.counters.iter().copied().collect(),
-            rails: endpoint.rails.iter().map(Rail::from).collect(),
         });
         Report {
             nics: nics.collect(),
@@ -215,24 +137,23 @@ impl<'a> Report<'a> {
                 .map(|geometry| u64::from(geometry.window_pages) * PAGE_BYTES as u64),
             translations: status.geometry.map(|geometry| geometry.translations),
             endpoints: endpoints.collect(),
-            here,
         }
     }
 }
 
-fn show(status: &xdp::PoolStatus, here: Option<&Here>, json: bool) -> tsumugi_measure::CommandResult {
+/// Prints it, as text or as one JSON object.
+fn show(status: &xdp::PoolStatus, json: bool) -> tsumugi_measure::CommandResult {
     let mut out = tsumugi_measure::output::output();
     if json {
-        writeln!(out, "{}", serde_json::to_string(&Report::new(status, here))?)?;
+        writeln!(out, "{}", serde_json::to_string(&Report::new(status))?)?;
     } else {
         out.write_all(table(status).as_bytes())?;
-        out.write_all(here.map(Here::lines).unwrap_or_default().as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// An outline of NICs, endpoints and what they counted: lines of different kinds, which no one table holds.
-fn table(status: &xdp::PoolStatus) -> String {
+pub(crate) fn table(status: &xdp::PoolStatus) -> String {
     let mut text = String::new();
     if status.nics.is_empty() && status.ports.is_empty() {
         text += "The XDP receive path is on no NIC here; as root: tsumugi up NIC\n";
@@ -263,10 +184,6 @@ fn table(status: &xdp::PoolStatus) -> String {
         _ = writeln!(text, "  port {:<6} {state:<7} {}", port.port, access(port));
         for (name, value) in counted(port) {
             _ = writeln!(text, "    {name:<20} {value}");
-        }
-        for RailStatus { ip, delivered, lost, paths, silent } in &port.rails {
-            let sent = format!("{delivered} delivered, {lost} lost, {paths} paths, {silent} silent");
-            _ = writeln!(text, "    through {:<12} {sent}", ip.to_string());
         }
     }
     for run in unused.chunk_by(|one, next| one.port + 1 == next.port && one.access == next.access) {
@@ -310,13 +227,6 @@ mod tests {
             claimed,
             epoch: 0,
             counters: vec![("deposited", deposited), ("malformed", 0)],
-            rails: vec![RailStatus {
-                ip: IpAddr::from([10, 0, 0, 1]),
-                delivered: 7,
-                lost: 2,
-                paths: 1,
-                silent: 0,
-            }],
         };
         let status = xdp::PoolStatus {
             nics: Vec::new(),
@@ -332,7 +242,6 @@ mod tests {
         let text = table(&status);
         assert!(text.contains("port 7411   in use"), "{text}");
         assert!(text.contains("deposited            5") && !text.contains("malformed"), "{text}");
-        assert!(text.contains("through 10.0.0.1     7 delivered, 2 lost, 1 paths, 0 silent"), "{text}");
         assert!(text.contains("7412-7413") && text.contains("ports 7415 "), "{text}");
     }
 }

@@ -27,6 +27,7 @@ pub mod route;
 mod run;
 pub mod send_path;
 pub mod sim;
+pub mod status_page;
 pub mod switch;
 mod sys;
 pub mod trace;

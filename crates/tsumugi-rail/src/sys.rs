@@ -98,6 +98,11 @@ impl Mapping {
         Mapping::of_file(socket, READ_AND_WRITE, bytes, offset)
     }
 
+    /// Maps the first `bytes` of a file that lives in memory.
+    pub(crate) fn of_memory_file(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        Mapping::of_file(file, READ_AND_WRITE, bytes, 0)
+    }
+
     fn of_nothing(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, READ_AND_WRITE, flags) }?;

@@ -62,7 +62,7 @@
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::defect;
-use crate::limits::{BITMAP_PACKETS, RAILS_MAX};
+use crate::limits::BITMAP_PACKETS;
 
 /// Bytes of a page of the layout.
 pub const PAGE_BYTES: usize = 4096;
@@ -187,26 +187,8 @@ pub struct Control {
     pub ring_read: Line<AtomicU64>,
     /// See [`Counter`].
     pub counters: Line<[AtomicU64; COUNTERS]>,
-    /// What the owner says of its NICs, now and then.
-    pub rails: Line<[RailCounters; RAILS_MAX]>,
     /// Not 0 when some flow's `owed` is.
     pub owed: Line<AtomicU32>,
-}
-
-/// What an endpoint says of one of its NICs, for tools that look on. Nobody relies on it.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct RailCounters {
-    /// The halves of the NIC's IPv6 address, into which IPv4 is mapped; zeros: there is no NIC here.
-    pub ip: [AtomicU64; 2],
-    /// Packets that arrived over paths from this NIC.
-    pub delivered: AtomicU64,
-    /// Packets found lost there.
-    pub lost: AtomicU64,
-    /// Paths from this NIC to peers.
-    pub paths: AtomicU32,
-    /// Those of them that are silent, or have never been heard.
-    pub silent: AtomicU32,
 }
 
 impl Control {

@@ -568,17 +568,9 @@ static void print_memory(void)
 	OFFSET(control, xoff);
 	OFFSET(control, ring_read);
 	OFFSET(control, counters);
-	OFFSET(control, rails);
 	OFFSET(control, owed);
 	SIZE(control);
 	ALIGN(control);
-	OFFSET(rail_counters, ip);
-	OFFSET(rail_counters, delivered);
-	OFFSET(rail_counters, lost);
-	OFFSET(rail_counters, paths);
-	OFFSET(rail_counters, silent);
-	SIZE(rail_counters);
-	ALIGN(rail_counters);
 	OFFSET(flow, token);
 	OFFSET(flow, epoch);
 	OFFSET(flow, repeat);
@@ -615,7 +607,6 @@ static void print_memory(void)
 	CONSTANT(PAD_BYTES);
 	CONSTANT(BITMAP_WORDS);
 	CONSTANT(COUNTERS);
-	CONSTANT(RAILS_MAX);
 	CONSTANT(RING_BYTES_MIN);
 	CONSTANT(TRANSLATION_WAYS);
 	CONSTANT(FRAME_BITS);

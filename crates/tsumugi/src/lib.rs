@@ -134,6 +134,7 @@ pub mod remote;
 pub mod remote_memory;
 mod report;
 mod send_buffer;
+pub mod snapshot;
 pub mod stream;
 mod ticket;
 mod wait;

@@ -80,11 +80,23 @@ pub(crate) struct Waiter {
     idle_since: Option<Instant>,
     asleep: bool,
     looks: u32,
+    /// Time spent without finding anything, ns, but for the wait that goes on.
+    idle_ns: u64,
 }
 
 impl Waiter {
     pub(crate) fn new(policy: Wait) -> Waiter {
-        Waiter { policy, spin_ns: SPIN_NS_MAX, idle_since: None, asleep: false, looks: 0 }
+        Waiter { policy, spin_ns: SPIN_NS_MAX, idle_since: None, asleep: false, looks: 0, idle_ns: 0 }
+    }
+
+    /// Waits otherwise from now on.
+    pub(crate) fn set_policy(&mut self, policy: Wait) {
+        *self = Waiter { idle_ns: self.idle_ns, ..Waiter::new(policy) };
+    }
+
+    /// Time spent without finding anything so far, ns.
+    pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
+        self.idle_ns + self.idle_since.map_or(0, |since| now.since(since))
     }
 
     pub(crate) fn policy(&self) -> Wait {
@@ -94,12 +106,12 @@ impl Waiter {
     /// The look found nothing.
     #[inline]
     pub(crate) fn idle(&mut self, now: Instant) -> Step {
+        let since = *self.idle_since.get_or_insert(now);
         match self.policy {
             Wait::Spin | Wait::BusyPoll => return Step::Look,
             Wait::Block => return Step::Sleep,
             Wait::Adaptive => {}
         }
-        let since = *self.idle_since.get_or_insert(now);
         self.looks += 1;
         // Woken by a timer, it sleeps on.
         if self.asleep || now.since(since) >= self.spin_ns {
@@ -116,6 +128,7 @@ impl Waiter {
     #[inline]
     pub(crate) fn busy(&mut self, now: Instant) {
         if let Some(since) = self.idle_since.take() {
+            self.idle_ns += now.since(since);
             // A wake-up takes about as long as the longest spin: a wait that ended within both was short.
             self.spin_ns = if now.since(since) <= 2 * SPIN_NS_MAX {
                 (self.spin_ns * 2).min(SPIN_NS_MAX)

@@ -198,7 +198,7 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
              shows whose they are"
         );
     }
-    show(&status, None, options.json)
+    show(&status, options.json)
 }
 
 /// What is wrong with a NIC to which the program is attached.

@@ -1,6 +1,6 @@
 //! What an answer does: what it acknowledges, the round trips that it tells, and whether the receiver takes packets.
 
-use super::{Sender, Slot, State, word_of};
+use super::{Cause, Sender, Slot, State, word_of};
 use crate::receive_bitmap::REACH_PACKETS;
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
@@ -194,7 +194,7 @@ impl<P> Sender<P> {
     fn on_xon(&mut self) {
         if self.xoff_at.take().is_some() {
             self.urgent.resends = 0;
-            self.lose_all();
+            self.lose_all(Cause::Refused);
         }
     }
 }

@@ -8,14 +8,47 @@ use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::defect;
 use tsumugi_wire::time::Instant;
 
+/// Why a packet is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// Something that was sent later on the same path has arrived.
+    Overtaken = 0,
+    /// Nothing was acknowledged for a while.
+    TimedOut,
+    /// Its path fell silent, or went, while another delivered.
+    PathSilent,
+    /// A Go-back-N receiver missed something before it.
+    WentBack,
+    /// The receiver had no room.
+    Refused,
+    /// The NIC's queue was full: it had not been sent.
+    NotTaken,
+    /// The flow was suspended with the packet under way.
+    Suspended,
+}
+
+impl Cause {
+    /// Every cause with the name that tools print.
+    pub const ALL: [(Cause, &'static str); 7] = [
+        (Cause::Overtaken, "overtaken"),
+        (Cause::TimedOut, "timed_out"),
+        (Cause::PathSilent, "path_silent"),
+        (Cause::WentBack, "went_back"),
+        (Cause::Refused, "refused"),
+        (Cause::NotTaken, "not_taken"),
+        (Cause::Suspended, "suspended"),
+    ];
+}
+
 impl<P> Sender<P> {
-    pub(super) fn mark_lost(&mut self, index: usize) {
+    pub(super) fn mark_lost(&mut self, index: usize, cause: Cause) {
         if defect!(NothingSentAgain) {
             return;
         }
         let slot = &mut self.slots[index];
         debug_assert_eq!(slot.state, State::InFlight);
-        slot.state = State::Lost;
+        (slot.state, slot.cause) = (State::Lost, cause);
         self.lost += 1;
         self.first_lost = self.first_lost.min(self.base.plus(index as u64));
         self.paths[usize::from(slot.path)].lost();
@@ -31,7 +64,7 @@ impl<P> Sender<P> {
             head.state == State::InFlight && head.path == path && sends.contains(&head.sends)
         });
         if overtaken {
-            self.mark_lost(0);
+            self.mark_lost(0, Cause::Overtaken);
             self.urgent.resends = self.urgent.resends.max(1);
         }
         overtaken
@@ -50,7 +83,7 @@ impl<P> Sender<P> {
         }
         let tried = self.slots.iter().position(|slot| slot.order == order && slot.state == State::InFlight);
         if let Some(index) = tried {
-            self.mark_lost(index);
+            self.mark_lost(index, Cause::TimedOut);
             self.urgent.resends = self.urgent.resends.max(1);
             (self.urgent.again, self.urgent.has_gone_again) = (true, true);
         }
@@ -103,7 +136,7 @@ impl<P> Sender<P> {
             self.timers.loss_due = self.timers.loss_due.min(due);
             return None;
         }
-        self.mark_lost(index);
+        self.mark_lost(index, if overtaken { Cause::Overtaken } else { Cause::PathSilent });
         (!overtaken).then_some(number)
     }
 
@@ -141,13 +174,13 @@ impl<P> Sender<P> {
             return;
         }
         self.gone_back = (ack, now, times + 1);
-        self.lose_all();
+        self.lose_all(Cause::WentBack);
     }
 
-    pub(super) fn lose_all(&mut self) {
+    pub(super) fn lose_all(&mut self, cause: Cause) {
         for index in 0..self.slots.len() {
             if self.slots[index].state == State::InFlight {
-                self.mark_lost(index);
+                self.mark_lost(index, cause);
             }
         }
         self.timers.loss_due = Instant::NEVER;

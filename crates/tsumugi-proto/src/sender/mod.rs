@@ -12,6 +12,7 @@
 //! 4. A packet's payload is given back exactly once: when it is acknowledged, or by [`Sender::abandon`].
 
 mod answer;
+mod barred;
 mod loss;
 mod path;
 mod timer;
@@ -21,6 +22,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 pub use answer::{Answer, ImpossibleAck};
+pub use barred::Barred;
+pub use loss::Cause;
 pub use path::{Congestion, Path, RoundTrip};
 use timer::Timers;
 use tsumugi_wire::Psn;
@@ -48,6 +51,8 @@ struct Slot<P> {
     order: u64,
     path: u8,
     state: State,
+    /// Why it was lost last.
+    cause: Cause,
     resent: bool,
     /// Transmissions, as far as none of them is known to have arrived and been refused.
     sends: u8,
@@ -96,6 +101,8 @@ pub struct Sender<P> {
     first_lost: Psn,
     /// Slots that are `Lost`.
     lost: usize,
+    /// Packets sent again, by cause.
+    resent: [u64; Cause::ALL.len()],
     urgent: Urgent,
     timers: Timers,
     /// Since when the receiver takes nothing.
@@ -118,6 +125,7 @@ impl<P> Sender<P> {
             acked: Acked::default(),
             first_lost: Psn(0),
             lost: 0,
+            resent: [0; Cause::ALL.len()],
             urgent: Urgent::default(),
             timers: Timers::default(),
             xoff_at: None,
@@ -147,6 +155,12 @@ impl<P> Sender<P> {
     #[must_use]
     pub fn paths(&self) -> &[Path] {
         &self.paths
+    }
+
+    /// Packets sent again so far, by [`Cause`].
+    #[must_use]
+    pub const fn resent(&self) -> [u64; Cause::ALL.len()] {
+        self.resent
     }
 
     /// Takes a round trip that somebody else measured (the handshake) into account, ns.
@@ -251,7 +265,7 @@ impl<P> Sender<P> {
         for index in 0..self.slots.len() {
             let is_there = self.slots[index].path == path && !defect!(SilentPathKeepsPackets);
             if self.slots[index].state == State::InFlight && is_there {
-                self.mark_lost(index);
+                self.mark_lost(index, Cause::PathSilent);
             }
         }
     }
@@ -280,6 +294,7 @@ impl<P> Sender<P> {
             order: self.order,
             path,
             state: State::InFlight,
+            cause: Cause::NotTaken,
             resent: false,
             sends: 1,
         });
@@ -308,6 +323,7 @@ impl<P> Sender<P> {
         self.order += 1;
         self.paths[usize::from(path)].sent(now);
         let slot = &mut self.slots[index];
+        self.resent[slot.cause as usize] += 1;
         slot.state = State::InFlight;
         slot.sent_at = now;
         slot.order = order;
@@ -334,7 +350,7 @@ impl<P> Sender<P> {
         if let Some(slot) = self.slots.get_mut(index)
             && slot.state == State::InFlight
         {
-            slot.state = State::Lost;
+            (slot.state, slot.cause) = (State::Lost, Cause::NotTaken);
             self.lost += 1;
             self.first_lost = self.first_lost.min(psn);
             if self.urgent.last.is_some_and(|(_, order, _)| order == slot.order) {
@@ -428,6 +444,7 @@ impl<P> Sender<P> {
                 order: 0,
                 path: 0,
                 state,
+                cause: Cause::Suspended,
                 resent: true,
                 sends: 1,
             });

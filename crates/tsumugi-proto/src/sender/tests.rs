@@ -25,6 +25,12 @@ fn resends(sender: &mut Sender<u64>, now: Instant) -> Vec<u64> {
     psns
 }
 
+/// Packets sent again, by the causes that there were.
+fn resent(sender: &Sender<u64>) -> Vec<(Cause, u64)> {
+    let all = Cause::ALL.into_iter().zip(sender.resent());
+    all.filter(|(_, count)| *count > 0).map(|((cause, _), count)| (cause, count)).collect()
+}
+
 fn sender(repeat: Repeat, packets: u64) -> Sender<u64> {
     let mut sender = Sender::new(repeat, 1, 992);
     sender.sample(0, 20 * US);
@@ -60,6 +66,7 @@ fn what_was_overtaken_is_lost_after_the_time_for_reordering_and_not_before() {
     assert!(due > Instant(25 * US) && due < Instant(100 * US), "{due:?}");
     sender.on_timeout(due);
     assert_eq!(resends(&mut sender, due), [1]);
+    assert_eq!(resent(&sender), [(Cause::Overtaken, 1)]);
 }
 
 #[test]
@@ -77,6 +84,7 @@ fn a_lost_tail_is_probed_then_the_head() {
     // The answer to the probe proves the rest lost at once.
     sender.on_answer(second.plus(60 * US), Answer::Ack, Psn(1), 992, Some(&sack(1, &[4])), drop).unwrap();
     assert_eq!(resends(&mut sender, second.plus(60 * US)), [1, 2, 3]);
+    assert_eq!(resent(&sender), [(Cause::Overtaken, 3), (Cause::TimedOut, 2)]);
 }
 
 #[test]
@@ -146,11 +154,32 @@ fn our_own_absence_is_no_round_trip() {
 fn xoff_holds_everything_and_xon_sends_what_was_refused() {
     let mut sender = sender(Repeat::Selective, 6);
     sender.on_answer(Instant(20 * US), Answer::Xoff, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
-    assert_eq!(sender.room(0), 0);
+    assert_eq!((sender.room(0), sender.barred()), (0, Some(Barred::Xoff)));
     assert_eq!(resends(&mut sender, Instant(21 * US)), [0u64; 0]);
     sender.on_answer(Instant(90 * US), Answer::Xon, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
     assert_eq!(resends(&mut sender, Instant(91 * US)), [2, 3, 4, 5]);
-    assert!(sender.room(0) > 0);
+    assert_eq!(resent(&sender), [(Cause::Refused, 4)]);
+    assert!(sender.room(0) > 0 && sender.barred().is_none());
+}
+
+#[test]
+fn what_keeps_packets_back_is_told() {
+    let filled = |credit| {
+        let mut sender = Sender::new(Repeat::Selective, 1, credit);
+        while sender.room(0) > 0 {
+            assert_eq!(sender.barred(), None);
+            let psn = sender.next();
+            sender.send(Instant(0), 0, psn.0);
+        }
+        sender
+    };
+    let mut sender = filled(10);
+    assert_eq!(sender.barred(), Some(Barred::Credit));
+    sender.grant(11);
+    assert_eq!(sender.barred(), None);
+    sender.suspend(Instant(US), 0);
+    assert_eq!(sender.barred(), Some(Barred::Silence));
+    assert_eq!(filled(992).barred(), Some(Barred::Congestion));
 }
 
 #[test]
@@ -174,6 +203,7 @@ fn go_back_n_goes_back_once_for_a_run_of_naks() {
     assert_eq!(resends(&mut sender, Instant(21 * US)), [3, 4, 5, 6, 7]);
     sender.on_answer(Instant(22 * US), Answer::Nak, Psn(3), 992, None, drop).unwrap();
     assert_eq!(resends(&mut sender, Instant(22 * US)), [0u64; 0]);
+    assert_eq!(resent(&sender), [(Cause::WentBack, 5)]);
 }
 
 #[test]

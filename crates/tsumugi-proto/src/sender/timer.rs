@@ -1,6 +1,6 @@
 //! When nothing is heard: the last packet is sent again, then the first, over one path after the other.
 
-use super::{Path, Sender, State};
+use super::{Cause, Path, Sender, State};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
 
@@ -114,19 +114,19 @@ impl<P> Sender<P> {
             self.paths.iter_mut().for_each(Path::collapse);
         }
         if self.repeat == Repeat::GoBackN {
-            self.lose_all();
+            self.lose_all(Cause::TimedOut);
         } else if self.lost == 0 {
             // First the tail, which nothing later can prove lost; then the head, which holds up the rest.
             let mut open = (0..self.slots.len()).filter(|&index| self.slots[index].state == State::InFlight);
             let index = if self.timers.timeouts == 1 { open.next_back() } else { open.next() };
             if let Some(index) = index {
-                self.mark_lost(index);
+                self.mark_lost(index, Cause::TimedOut);
             }
         } else if self.timers.timeouts > 1
             && self.slots.front().is_some_and(|head| head.state == State::InFlight)
         {
             // Before the next of many that are lost already.
-            self.mark_lost(0);
+            self.mark_lost(0, Cause::TimedOut);
         }
         let lost = self.next_lost().map(|index| &self.slots[index]);
         let lost = lost.map(|slot| (slot.path, slot.order, slot.sent_at));

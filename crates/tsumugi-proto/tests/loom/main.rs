@@ -117,7 +117,6 @@ impl Small {
                 xoff: Line::default(),
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
-                rails: Line::default(),
                 owed: Line::default(),
             },
             flow: Flow {

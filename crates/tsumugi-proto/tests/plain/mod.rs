@@ -35,7 +35,6 @@ impl Plain {
                 xoff: Line::default(),
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
-                rails: Line::default(),
                 owed: Line::default(),
             },
             flows: (0..GEOMETRY.flows).map(|_| flow()).collect(),

@@ -15,12 +15,11 @@ use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
-use tsumugi_wire::memory::{Control, Counter, Geometry, PAGE_BYTES, RailCounters};
+use tsumugi_wire::memory::{Control, Counter, Geometry, PAGE_BYTES};
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -73,8 +72,6 @@ pub struct PortStatus {
     pub epoch: u32,
     /// Names and values of its counters. Empty when the caller may not look.
     pub counters: Vec<(&'static str, u64)>,
-    /// What its owner says of its NICs.
-    pub rails: Vec<RailStatus>,
 }
 
 impl PortStatus {
@@ -82,36 +79,6 @@ impl PortStatus {
     #[must_use]
     pub const fn is_free_for_us(&self) -> bool {
         !self.claimed && !self.counters.is_empty()
-    }
-}
-
-/// What an endpoint says of one of its NICs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RailStatus {
-    /// The NIC's address.
-    pub ip: IpAddr,
-    /// Packets that arrived over paths from this NIC.
-    pub delivered: u64,
-    /// Packets found lost there.
-    pub lost: u64,
-    /// Paths from this NIC to peers.
-    pub paths: u32,
-    /// Those of them that are silent, or have never been heard.
-    pub silent: u32,
-}
-
-impl RailStatus {
-    /// `None` where there is no NIC.
-    fn read(counters: &RailCounters) -> Option<RailStatus> {
-        let [upper, lower] = [0, 1].map(|half: usize| u128::from(counters.ip[half].load(Ordering::Relaxed)));
-        let ip = Ipv6Addr::from_bits(upper << 64 | lower);
-        (!ip.is_unspecified()).then(|| RailStatus {
-            ip: ip.to_canonical(),
-            delivered: counters.delivered.load(Ordering::Relaxed),
-            lost: counters.lost.load(Ordering::Relaxed),
-            paths: counters.paths.load(Ordering::Relaxed),
-            silent: counters.silent.load(Ordering::Relaxed),
-        })
     }
 }
 
@@ -440,7 +407,7 @@ fn port_status(pool: &PoolFolder, port: u16) -> Result<Option<PortStatus>, XdpEr
     let Some(access) = access_of(&folder)? else { return Ok(None) };
     // Tried and given back at once: a process that claims at this very moment tries the next port.
     let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&Own::new(folder)));
-    let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new(), rails: Vec::new() };
+    let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new() };
     if let Ok(memory) = MapData::from_pin(folder.join("memory")) {
         let page = maps::map(&memory, port, PAGE_BYTES)?;
         // SAFETY: the page is the control page, which consists of atomics only; it is mapped while `page` lives.
@@ -448,7 +415,6 @@ fn port_status(pool: &PoolFolder, port: u16) -> Result<Option<PortStatus>, XdpEr
         status.epoch = control.epoch.load(Ordering::Relaxed);
         let value = |counter| control.counters.0[counter as usize].load(Ordering::Relaxed);
         status.counters = Counter::ALL.iter().map(|(counter, name)| (*name, value(*counter))).collect();
-        status.rails = control.rails.0.iter().filter_map(RailStatus::read).collect();
     }
     Ok(Some(status))
 }

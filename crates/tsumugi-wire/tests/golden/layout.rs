@@ -4,8 +4,7 @@ use std::mem::{align_of, offset_of, size_of};
 use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join, Notice, Operation};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
-    self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, RailCounters, Received, Record,
-    Translation,
+    self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, Received, Record, Translation,
 };
 use tsumugi_wire::multicast::{self, ENTRY_BYTES, Entry, RECEIVERS_MAX, TABLE_BYTES, Table};
 use tsumugi_wire::piece::{PACKET_BODY_BYTES_MAX, PIECE_ALIGN};
@@ -56,8 +55,6 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         owed
     );
     size!(all, "control", Control);
-    offsets!(all, "rail_counters", 0, RailCounters, ip, delivered, lost, paths, silent);
-    size!(all, "rail_counters", RailCounters);
     offsets!(
         all,
         "flow",
@@ -130,7 +127,6 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("PAD_BYTES", memory::PAD_BYTES as u64),
         ("BITMAP_WORDS", memory::BITMAP_WORDS as u64),
         ("COUNTERS", memory::COUNTERS as u64),
-        ("RAILS_MAX", limits::RAILS_MAX as u64),
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
         ("TRANSLATION_WAYS", memory::TRANSLATION_WAYS as u64),
         ("FRAME_BITS", memory::FRAME_BITS.into()),

@@ -18,6 +18,7 @@ mod rma;
 mod schedule;
 mod sent;
 pub(crate) mod shared;
+mod showing;
 mod tasks;
 #[cfg(feature = "tokio")]
 mod watch;
@@ -36,6 +37,7 @@ use crate::{PeerId, PeerName, Policy, Remote, peers};
 use core::paths::PathReport;
 use core::{Core, EndpointOptions};
 use shared::{Inner, Shared};
+use showing::Showing;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;
@@ -173,6 +175,7 @@ impl Endpoint {
                 bell: None,
                 flush_ns: u64::MAX,
                 linger_ns: 0,
+                showing: Showing::default(),
             }),
         };
         Endpoint { shared: Rc::new(shared) }
@@ -181,6 +184,7 @@ impl Endpoint {
     pub(crate) fn assemble(core: Core, rail: Box<dyn Rail>, config: &Config) -> Result<Endpoint, OpenError> {
         let endpoint = Endpoint::on(core, rail, Clock::start(), config.wait);
         let mut inner = endpoint.shared.inner.borrow_mut();
+        inner.showing = Showing::open();
         inner.set_policy(config.policy, Instant(0));
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         (inner.flush_ns, inner.linger_ns) = (ns(config.flush_timeout), ns(config.linger));
@@ -327,7 +331,7 @@ impl Endpoint {
         if busy_polls(wait) != busy_polls(inner.waiter.policy()) {
             inner.rail.busy_poll(busy_polls(wait))?;
         }
-        inner.waiter = Waiter::new(wait);
+        inner.waiter.set_policy(wait);
         Ok(())
     }
 
@@ -414,10 +418,7 @@ impl Endpoint {
     /// What is in use, and what the endpoint does without, why, and what mends it. Looks at the NICs anew.
     #[must_use]
     pub fn report(&self) -> Report {
-        let Inner { rail, core, .. } = &*self.shared.inner.borrow();
-        let mut report = Report::new(rail.address(), rail.uses_xdp(), rail.report(), core.turned_away());
-        report.given_up.extend(core.short_paths());
-        report
+        self.shared.inner.borrow().report()
     }
 
     /// Readable when [`Endpoint::progress`] has something to do: something has arrived, or a timer is due. For the event loop

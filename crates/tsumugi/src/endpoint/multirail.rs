@@ -1,14 +1,12 @@
 //! Our NICs, the policy by which packets are spread over the paths from them, and what they have carried.
 
 use super::peer::Peer;
+use crate::snapshot::NicSnapshot;
 use std::net::IpAddr;
 use tsumugi_proto::path_policy::{Policy, PolicyChoice};
 use tsumugi_rail::{Networks, NicAddress};
-use tsumugi_wire::Instant;
-use tsumugi_wire::atomic::Ordering::Relaxed;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::RAILS_MAX;
-use tsumugi_wire::memory::RailCounters;
 use tsumugi_wire::rails::RailAddress;
 
 /// What there is beside the NIC that the endpoint is bound to.
@@ -37,30 +35,19 @@ impl Multirail {
     }
 }
 
-/// What one of our NICs has carried, over the paths from it to all peers.
-#[derive(Clone, Copy, Debug)]
-struct Carried {
-    ip: IpAddr,
-    delivered: u64,
-    lost: u64,
-    paths: u32,
-    silent: u32,
-}
-
 /// What our NICs have carried.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    nics: [Option<Carried>; RAILS_MAX],
-    shown_at: Option<Instant>,
+    nics: [Option<NicSnapshot>; RAILS_MAX],
 }
 
 impl Ledger {
     /// The entry of the NIC with this address; there are more addresses than entries where many came and went, or many NICs
     /// have peers in both families.
-    fn of(&mut self, ip: IpAddr) -> Option<&mut Carried> {
+    fn of(&mut self, ip: IpAddr) -> Option<&mut NicSnapshot> {
         let entry = self.nics.iter().position(|nic| nic.is_some_and(|nic| nic.ip == ip));
         let entry = entry.or_else(|| self.nics.iter().position(Option::is_none))?;
-        Some(self.nics[entry].get_or_insert(Carried { ip, delivered: 0, lost: 0, paths: 0, silent: 0 }))
+        Some(self.nics[entry].get_or_insert(NicSnapshot { ip, delivered: 0, lost: 0, paths: 0, silent: 0 }))
     }
 
     /// Adds what the paths to a peer have delivered and lost since the last time.
@@ -76,33 +63,15 @@ impl Ledger {
         }
     }
 
-    /// Whether it is to be shown again, so long after the last time.
-    pub(crate) fn is_due(&self, now: Instant, every_ns: u64) -> bool {
-        self.shown_at.is_none_or(|at| now.since(at) >= every_ns)
-    }
-
     /// Begins to count anew which paths there are.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        self.shown_at = Some(now);
+    pub(crate) fn begin(&mut self) {
         for carried in self.nics.iter_mut().flatten() {
             (carried.paths, carried.silent) = (0, 0);
         }
     }
 
-    /// Writes it where whoever looks on finds it.
-    pub(crate) fn show(&self, entries: &[RailCounters]) {
-        for (entry, carried) in entries.iter().zip(&self.nics) {
-            let Some(carried) = carried else { continue };
-            let ip = match carried.ip {
-                IpAddr::V4(four) => four.to_ipv6_mapped(),
-                IpAddr::V6(six) => six,
-            };
-            let halves = [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64];
-            entry.ip.iter().zip(halves).for_each(|(word, half)| word.store(half, Relaxed));
-            entry.delivered.store(carried.delivered, Relaxed);
-            entry.lost.store(carried.lost, Relaxed);
-            entry.paths.store(carried.paths, Relaxed);
-            entry.silent.store(carried.silent, Relaxed);
-        }
+    /// What each NIC has carried.
+    pub(crate) fn nics(&self) -> Vec<NicSnapshot> {
+        self.nics.iter().flatten().copied().collect()
     }
 }

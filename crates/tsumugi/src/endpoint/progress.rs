@@ -312,8 +312,8 @@ impl Inner {
     /// Reads what was deposited, lets timers run, sends what may be sent.
     fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
         self.look_at_nics(now);
+        self.show(now);
         let Inner { core, rail, .. } = self;
-        core.show_rails(now, false);
         core.drain(now);
         core.tick(now);
         core.transmit(now, &mut **rail)
@@ -345,11 +345,13 @@ impl Inner {
         if ns == 0 {
             return Ok(());
         }
-        core.show_rails(now, true);
-        match rail.descriptor() {
+        self.show_before_sleep(now);
+        self.showing.set_asleep(true);
+        match self.rail.descriptor() {
             Some(descriptor) => crate::wait::sleep_on(descriptor, ns),
             None => std::thread::sleep(Duration::from_nanos(ns.min(MILLISECOND_NS))),
         }
+        self.showing.set_asleep(false);
         Ok(())
     }
 }

@@ -2,11 +2,13 @@
 
 use super::bell::Bell;
 use super::core::Core;
+use super::showing::Showing;
 use super::tasks::Tasks;
 use crate::PeerId;
 use crate::clock::Clock;
 use crate::error::PeerError;
 use crate::memory::Mapped;
+use crate::report::Report;
 use crate::wait::Waiter;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -44,9 +46,19 @@ pub(crate) struct Inner {
     /// How long to go on after the last holder is gone, for what is not acknowledged, ns.
     pub(super) flush_ns: u64,
     pub(super) linger_ns: u64,
+    /// What others see of it.
+    pub(super) showing: Showing,
 }
 
 impl Inner {
+    /// What it uses, and what it does without.
+    pub(super) fn report(&self) -> Report {
+        let Inner { rail, core, .. } = self;
+        let mut report = Report::new(rail.address(), rail.uses_xdp(), rail.report(), core.turned_away());
+        report.given_up.extend(core.short_paths());
+        report
+    }
+
     /// Adds a peer that goes by a name.
     pub(super) fn add_peer(&mut self, peer: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
         let bound = self.rail.address();

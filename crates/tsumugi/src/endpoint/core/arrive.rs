@@ -365,6 +365,8 @@ impl Core {
         let gap = receive_bitmap::base(flow) < highest;
         self.on_deposited(now, index, last, packets as u32, gap || taken.iter().any(Arrival::is_asked));
         if has_place {
+            let bytes = taken.iter().map(|arrival| arrival.body.len() as u64).sum();
+            self.tally.bytes_received += self.peers[index as usize].receive.count(packets, bytes);
             for arrival in taken {
                 match &arrival.frame {
                     Some(Frame::Fragment(fragment, data)) => {

@@ -79,6 +79,7 @@ impl Core {
             return Ok(());
         }
         let psn = Psn(record.psn);
+        self.tally.bytes_received += self.peers[index as usize].receive.count(1, record.bytes.into());
         if !record.checked {
             self.on_xdp_record(now, index, record)?;
             let connection = &self.peers[index as usize].connection;

@@ -80,6 +80,9 @@ impl Core {
         let ended = self.peers.count_end();
         let mut old = self.peers[index as usize].end(ended, self.options.repeat);
         self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
+        for (all, its) in self.tally.resent.iter_mut().zip(old.sender.resent()) {
+            *all += its;
+        }
         for (_, held) in old.receive.reorder.iter() {
             if let Held::Body(body) = held {
                 self.budget.leave(body.len() as u64);

@@ -23,12 +23,12 @@ pub(crate) mod multicast;
 pub(crate) mod paths;
 mod pieces;
 pub(crate) mod place;
-mod rails;
 mod refuse;
 pub(crate) mod remote;
 mod repair;
 mod serve;
 mod sizes;
+pub(crate) mod snapshot;
 pub(crate) mod suspend;
 mod timers;
 mod transmit;
@@ -63,6 +63,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
+use tsumugi_proto::sender::Cause;
 use tsumugi_proto::translation::ReplacementChoice;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::{Region, Slice};
@@ -118,6 +119,12 @@ struct Tally {
     packets_repaired: u64,
     /// Packets that were damaged, and whose sender was gone before they had come again.
     packets_unrepaired: u64,
+    /// Bytes of packets of flows that were sent, and that arrived but for direct writes of the XDP program.
+    bytes_sent: u64,
+    bytes_received: u64,
+    /// Packets sent again to peers that are gone, by cause, and because they had arrived damaged, to all.
+    resent: [u64; Cause::ALL.len()],
+    packets_asked_for: u64,
 }
 
 /// What tells this incarnation of the endpoint from others.
@@ -335,6 +342,10 @@ impl Core {
             peers_lost,
             packets_repaired,
             packets_unrepaired,
+            bytes_sent,
+            bytes_received,
+            resent: _,
+            packets_asked_for: _,
         } = self.tally;
         let mut values = vec![
             ("messages_sent", messages_sent),
@@ -346,6 +357,8 @@ impl Core {
             ("peers_lost", peers_lost),
             ("packets_repaired", packets_repaired),
             ("packets_unrepaired", packets_unrepaired),
+            ("bytes_sent", bytes_sent),
+            ("bytes_received", bytes_received),
         ];
         let counters = &self.memory.control().counters.0;
         for (counter, name) in Counter::ALL {

@@ -12,6 +12,7 @@ use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::paths::PeerPath;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::path_policy::{self, Pick, PolicyChoice};
@@ -47,14 +48,22 @@ enum NoPath {
 }
 
 /// What an endpoint knows of one path to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathReport {
     /// Where its packets are addressed to.
     pub address: SocketAddr,
+    /// The address of our NIC on its link, where that is known.
+    pub nic: Option<IpAddr>,
     /// Whether it is used: it is not while it is silent.
     pub is_usable: bool,
     /// Smoothed round trip, ns.
     pub srtt_ns: u64,
+    /// Its variation, ns.
+    pub rttvar_ns: u64,
+    /// Shortest round trip seen, ns; `None`: none was measured.
+    pub rtt_ns_min: Option<u64>,
+    /// Packets that may be under way.
+    pub cwnd_packets: u32,
     /// Packets a second that it has been delivering while there was always something under way.
     pub rate: u64,
     /// Packets under way.
@@ -63,6 +72,8 @@ pub struct PathReport {
     pub delivered: u64,
     /// Packets found lost, ever.
     pub lost: u64,
+    /// Bytes of packets that were sent over it, those sent again included.
+    pub bytes_sent: u64,
     /// Longest datagram that it carries, as far as is known, bytes.
     pub datagram_bytes: usize,
 }
@@ -82,12 +93,17 @@ impl Core {
         let paths = peer.paths.iter().zip(peer.sender.paths());
         let report = |(path, stats): (&PeerPath, &tsumugi_proto::sender::Path)| PathReport {
             address: path.address,
+            nic: path.nic,
             is_usable: stats.is_usable(),
             srtt_ns: stats.rtt.srtt_ns,
+            rttvar_ns: stats.rtt.rttvar_ns,
+            rtt_ns_min: Some(stats.rtt.min_ns).filter(|ns| *ns < u64::MAX),
+            cwnd_packets: stats.congestion.cwnd_packets,
             rate: stats.rate(),
             in_flight: stats.in_flight,
             delivered: stats.delivered,
             lost: stats.lost,
+            bytes_sent: path.bytes_sent,
             datagram_bytes: path.mtu.bytes(),
         };
         paths.map(report).collect()

@@ -120,6 +120,7 @@ impl Core {
                 .collect();
             let path = peer.repairs.next_path(&usable);
             self.tally.packets_resent += 1;
+            self.tally.packets_asked_for += 1;
             if !self.send_pieces_of(now, index, path, DATAGRAM_BYTES_MIN, (psn, key, Flags::RESENT), rail)? {
                 self.peers[index as usize].repairs.put_back(&wanted[at..]);
                 return Ok(false);

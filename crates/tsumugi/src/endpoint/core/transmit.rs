@@ -4,6 +4,7 @@ use super::{Core, Ended};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::egress::{Burst, HEAD_BYTES_MAX};
 use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::holds::Hold;
 use crate::endpoint::peer::outbox::{Outgoing, TransferCut};
 use crate::endpoint::sent::{Body, SentPacket};
 use arrayvec::ArrayVec;
@@ -63,6 +64,7 @@ impl Core {
                 Err(Stop::Rail(error)) => return Err(error),
             };
             self.arm(now, index);
+            self.note_hold(now, index, all_taken);
             if !all_taken {
                 // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
                 // before it can help, whatever timer is due: what that asked for cannot be sent either.
@@ -81,6 +83,19 @@ impl Core {
             rail.disconnect(address);
         }
         Ok(())
+    }
+
+    /// Keeps account of what makes messages for a peer wait.
+    #[inline]
+    fn note_hold(&mut self, now: Instant, index: u32, all_taken: bool) {
+        let peer = &mut self.peers[index as usize];
+        let hold = match peer.connection.phase {
+            _ if !all_taken => Hold::Nic,
+            _ if peer.outbox.is_empty() => Hold::Nothing,
+            Phase::Open | Phase::Leaving(_) => peer.sender.barred().into(),
+            Phase::Strange | Phase::Handshake(_) | Phase::Gone(_) => Hold::Handshake,
+        };
+        peer.holds.turn(now, hold);
     }
 
     fn transmit_to<R: Rail + ?Sized>(
@@ -278,8 +293,11 @@ impl Core {
         }
         let address = peer.paths[usize::from(path)].address;
         let taken = rail.send(now, address, &out)?;
+        let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
+        peer.paths[usize::from(path)].bytes_sent += bytes;
+        peer.bytes_sent += bytes;
+        self.tally.bytes_sent += bytes;
         if peer.is_multirail() {
-            let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.multirail.policy.on_sent(index, path, taken as u32, bytes);
             if self.multirail.policy.is_copied() && !defect!(BroadcastOverOnePath) {
                 for address in peer.elsewhere(address) {

@@ -3,6 +3,7 @@
 pub(crate) mod acks;
 pub(crate) mod connection;
 pub(crate) mod damaged;
+pub(crate) mod holds;
 pub(crate) mod liveness;
 pub(crate) mod operations;
 pub(crate) mod outbox;
@@ -16,6 +17,7 @@ use crate::endpoint::schedule::Listed;
 use crate::endpoint::sent::PacketKey;
 use acks::Acks;
 use connection::{Connection, Phase};
+use holds::Holds;
 use liveness::{Liveness, Stage};
 use operations::Operations;
 use outbox::Outbox;
@@ -63,6 +65,10 @@ pub(crate) struct Peer {
     pub(crate) acks: Acks,
     pub(crate) operations: Operations,
     pub(crate) liveness: Liveness,
+    pub(crate) holds: Holds,
+    /// Bytes of packets that were sent, and of all traffic when it was shown last.
+    pub(crate) bytes_sent: u64,
+    pub(crate) traffic_shown: u64,
 }
 
 impl Peer {
@@ -83,6 +89,9 @@ impl Peer {
             acks: Acks::new(address),
             operations: Operations::default(),
             liveness: Liveness::default(),
+            holds: Holds::default(),
+            bytes_sent: 0,
+            traffic_shown: 0,
         }
     }
 

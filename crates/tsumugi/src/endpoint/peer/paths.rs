@@ -134,6 +134,8 @@ pub(crate) struct PeerPath {
     pub(crate) nic: Option<IpAddr>,
     /// What its path had delivered and lost when that was counted last.
     pub(crate) counted: (u64, u64),
+    /// Bytes of packets that were sent over it.
+    pub(crate) bytes_sent: u64,
     /// How long datagrams over it may be, and who said so if that is less than both ends take.
     pub(crate) mtu: PathMtu,
     pub(crate) said: Said,
@@ -153,6 +155,7 @@ impl PeerPath {
             address,
             nic: None,
             counted: (0, 0),
+            bytes_sent: 0,
             mtu: PathMtu::new(DATAGRAM_BYTES_MAX),
             said: Said::Kernel,
             delivered_when_revived: None,

@@ -9,6 +9,7 @@ use tsumugi_rail::copy;
 use tsumugi_wire::Psn;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::Fragment;
+use tsumugi_wire::header::HEADER_BYTES;
 
 /// A packet whose turn has not come.
 #[derive(Debug)]
@@ -46,6 +47,20 @@ pub(crate) struct Receive {
     /// The same of connections that have ended: nobody was left to send them again.
     pub(crate) unrepaired: u64,
     pub(crate) assemblies: Vec<Assembly>,
+    /// Packets that have arrived, and bytes of them.
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Receive {
+    /// So many packets have arrived, with so many bytes behind their headers. Returns the bytes of all.
+    #[inline]
+    pub(crate) fn count(&mut self, packets: u64, body_bytes: u64) -> u64 {
+        let bytes = body_bytes + packets * HEADER_BYTES as u64;
+        self.packets += packets;
+        self.bytes += bytes;
+        bytes
+    }
 }
 
 /// Memory of a channel's owner for one message.

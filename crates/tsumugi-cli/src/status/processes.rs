@@ -1,0 +1,257 @@
+//! The processes that have endpoints, and what those show.
+
+use super::limit;
+use super::rates::Rates;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tsumugi::snapshot::Snapshot;
+use tsumugi_rail::status_page::{self, Reading, Watched};
+
+/// How long an endpoint that was never asked before may take to answer.
+const ANSWER_TIME: Duration = Duration::from_millis(50);
+/// How often its answer is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between two searches for new processes: each reads all of `/proc`.
+const SEARCH_EVERY: Duration = Duration::from_secs(2);
+
+/// What the program that has an endpoint is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Doing {
+    /// It calls the library, and so makes progress.
+    Calling,
+    /// It sleeps in a call until something arrives.
+    Asleep,
+    /// Its event loop watches the endpoint, and there is nothing to do.
+    EventLoop,
+    /// It runs and does not call.
+    Computing,
+    /// It waits for something else.
+    Elsewhere,
+    /// A signal or a debugger has stopped it.
+    Stopped,
+}
+
+impl Doing {
+    /// As it is shown.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Doing::Calling => "calling",
+            Doing::Asleep => "asleep",
+            Doing::EventLoop => "event loop",
+            Doing::Computing => "computing",
+            Doing::Elsewhere => "elsewhere",
+            Doing::Stopped => "stopped",
+        }
+    }
+}
+
+/// One endpoint of a process, as it is now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct View {
+    /// Number of the process.
+    pub(crate) pid: u32,
+    /// Its command with arguments.
+    pub(crate) command: String,
+    /// Its user.
+    pub(crate) uid: u32,
+    /// Inode of its network namespace, and whether that is ours.
+    pub(crate) network_namespace: u64,
+    pub(crate) is_in_our_network_namespace: bool,
+    /// What the program is doing.
+    pub(crate) doing: Doing,
+    /// How old what the endpoint shows is, s; until then it had made its last call, give or take a second.
+    pub(crate) age_s: f64,
+    /// CPU time of the process, all threads, per time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpus: Option<f64>,
+    /// What limits it now, in a sentence.
+    pub(crate) limit: String,
+    /// Changes since the look before, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rates: Option<Rates>,
+    /// What it shows.
+    pub(crate) endpoint: Snapshot,
+}
+
+impl View {
+    /// The command without its arguments and folder.
+    pub(crate) fn program(&self) -> &str {
+        let first = self.command.split(' ').next().unwrap_or_default();
+        first.rsplit('/').next().unwrap_or(first)
+    }
+
+    /// The endpoint's port.
+    pub(crate) fn port(&self) -> u16 {
+        self.endpoint.report.address.port()
+    }
+
+    /// Bytes sent and received a second.
+    pub(crate) fn traffic(&self) -> f64 {
+        self.rates.as_ref().map_or(0.0, |rates| rates.bytes_sent + rates.bytes_received)
+    }
+}
+
+/// What was found at a look.
+struct Before {
+    snapshot: Snapshot,
+    cpu_s: f64,
+    at: Instant,
+}
+
+/// Looks at all endpoints of this host that the caller may look at, again and again.
+pub(crate) struct Watcher {
+    pages: Vec<Watched>,
+    before: HashMap<u64, Before>,
+    searched_at: Option<Instant>,
+    ticks_per_s: f64,
+    our_namespace: u64,
+}
+
+impl Watcher {
+    pub(crate) fn new() -> Watcher {
+        Watcher {
+            pages: Vec::new(),
+            before: HashMap::new(),
+            searched_at: None,
+            ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+            our_namespace: network_namespace("self"),
+        }
+    }
+
+    /// Looks for processes that are new, forgets those that are gone, and asks all of them to show what they do.
+    fn search(&mut self) -> bool {
+        if self.searched_at.is_some_and(|at| at.elapsed() < SEARCH_EVERY) {
+            self.pages.retain(|page| Path::new(&format!("/proc/{}", page.process())).exists());
+            return false;
+        }
+        self.searched_at = Some(Instant::now());
+        let mut known: HashMap<u64, Watched> =
+            std::mem::take(&mut self.pages).into_iter().map(|page| (page.inode(), page)).collect();
+        let mut has_new = false;
+        for mut page in status_page::find() {
+            if let Some(old) = known.remove(&page.inode()) {
+                self.pages.push(old);
+            } else {
+                page.ask();
+                has_new = true;
+                self.pages.push(page);
+            }
+        }
+        self.before.retain(|inode, _| self.pages.iter().any(|page| page.inode() == *inode));
+        has_new
+    }
+
+    /// Looks. What was found before makes rates of it.
+    pub(crate) fn look(&mut self) -> Vec<View> {
+        if self.search() {
+            let until = Instant::now() + ANSWER_TIME;
+            let all_fresh = |pages: &[Watched]| {
+                pages.iter().all(|page| page.read().is_some_and(|reading| reading.is_fresh))
+            };
+            while !all_fresh(&self.pages) && Instant::now() < until {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        let mut views: Vec<View> = Vec::new();
+        for page in &mut self.pages {
+            let Some(reading) = page.read() else { continue };
+            // For the next look.
+            page.ask();
+            // What another version wrote otherwise cannot be shown.
+            let Ok(snapshot) = serde_json::from_slice::<Snapshot>(&reading.text) else { continue };
+            let Some(process) = Process::read(page.process(), self.ticks_per_s) else { continue };
+            let now = Before { snapshot, cpu_s: process.cpu_s, at: Instant::now() };
+            let before = self.before.get(&page.inode());
+            let view = view(page.process(), &process, &reading, &now, before, self.our_namespace);
+            views.push(view);
+            self.before.insert(page.inode(), now);
+        }
+        views
+    }
+}
+
+fn view(
+    pid: u32,
+    process: &Process,
+    reading: &Reading,
+    now: &Before,
+    before: Option<&Before>,
+    our_namespace: u64,
+) -> View {
+    let endpoint = now.snapshot.clone();
+    let cpus = before.map(|before| {
+        (now.cpu_s - before.cpu_s).max(0.0) / now.at.duration_since(before.at).as_secs_f64().max(1e-3)
+    });
+    let age_s = (monotonic_ns().saturating_sub(endpoint.taken_ns)) as f64 / 1e9;
+    let doing = doing(reading, process, endpoint.in_event_loop);
+    // Nothing new was shown: nothing has changed, as far as anybody knows.
+    let rates = before.map(|before| Rates::between(&before.snapshot, &endpoint));
+    let limit = limit::sentence(&endpoint, rates.as_ref(), doing, cpus, age_s);
+    let network_namespace = network_namespace(&pid.to_string());
+    View {
+        pid,
+        command: process.command.clone(),
+        uid: process.uid,
+        network_namespace,
+        is_in_our_network_namespace: network_namespace == our_namespace,
+        doing,
+        age_s,
+        cpus,
+        limit,
+        rates,
+        endpoint,
+    }
+}
+
+fn doing(reading: &Reading, process: &Process, in_event_loop: bool) -> Doing {
+    match process.state {
+        'T' | 't' => Doing::Stopped,
+        _ if reading.is_asleep => Doing::Asleep,
+        _ if reading.is_fresh => Doing::Calling,
+        _ if in_event_loop && process.state == 'S' => Doing::EventLoop,
+        'R' => Doing::Computing,
+        _ => Doing::Elsewhere,
+    }
+}
+
+/// What the kernel says of a process.
+struct Process {
+    command: String,
+    uid: u32,
+    /// As in proc_pid_stat(5).
+    state: char,
+    cpu_s: f64,
+}
+
+impl Process {
+    fn read(pid: u32, ticks_per_s: f64) -> Option<Process> {
+        let folder = format!("/proc/{pid}");
+        let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
+        // The name, which may have anything in it, ends with the last parenthesis.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
+        let arguments = fs::read(format!("{folder}/cmdline")).ok()?;
+        let arguments = String::from_utf8_lossy(&arguments);
+        let words: Vec<&str> = arguments.split('\0').filter(|word| !word.is_empty()).collect();
+        Some(Process {
+            command: words.join(" ").chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+            uid: fs::metadata(&folder).ok()?.uid(),
+            state: fields.first()?.chars().next()?,
+            cpu_s: (ticks(11)? + ticks(12)?) / ticks_per_s,
+        })
+    }
+}
+
+fn network_namespace(process: &str) -> u64 {
+    fs::metadata(format!("/proc/{process}/ns/net")).map_or(0, |data| data.ino())
+}
+
+fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}

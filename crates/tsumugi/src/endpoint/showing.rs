@@ -1,0 +1,104 @@
+//! What the endpoint shows to whoever looks on, in a page that other processes can read.
+//!
+//! It is written when somebody has asked, which costs a look at one word; every second of calls, so that who begins to look
+//! finds something; and before a sleep of which nobody knows the end. Nobody need watch for it to be right: whoever sleeps has
+//! shown what it had done until then.
+
+use super::Endpoint;
+use super::core::snapshot::Around;
+use super::shared::Inner;
+use crate::snapshot::Snapshot;
+use rustix::time::{ClockId, clock_gettime};
+use tsumugi_rail::status_page::{StatusPage, TEXT_BYTES_MAX};
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
+
+/// Time between two times of showing that nobody has asked for, ns: in calls, and before a sleep.
+const SHOW_EVERY_NS: u64 = SECOND_NS;
+const SHOW_BEFORE_SLEEP_NS: u64 = 10 * MILLISECOND_NS;
+
+/// What is shown, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Showing {
+    /// `None`: the system has not given one; then nobody can look on.
+    page: Option<StatusPage>,
+    shown_at: Option<Instant>,
+}
+
+impl Showing {
+    /// A page for this process.
+    pub(super) fn open() -> Showing {
+        let page = StatusPage::new().inspect_err(|error| {
+            tracing::debug!("no status is shown to others: {error}");
+        });
+        Showing { page: page.ok(), shown_at: None }
+    }
+
+    #[inline]
+    fn is_due(&self, now: Instant, every_ns: u64) -> bool {
+        self.page
+            .as_ref()
+            .is_some_and(|page| self.shown_at.is_none_or(|at| now.since(at) >= every_ns) || page.is_asked())
+    }
+
+    /// Says whether the endpoint sleeps in a call.
+    #[inline]
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        if let Some(page) = &self.page {
+            page.set_asleep(asleep);
+        }
+    }
+}
+
+impl Inner {
+    /// Shows what there is to tell, if somebody has asked or it was not done for a while.
+    #[inline]
+    pub(super) fn show(&mut self, now: Instant) {
+        if self.showing.is_due(now, SHOW_EVERY_NS) {
+            self.show_now(now);
+        }
+    }
+
+    /// The same before a sleep.
+    pub(super) fn show_before_sleep(&mut self, now: Instant) {
+        if self.showing.is_due(now, SHOW_BEFORE_SLEEP_NS) {
+            self.show_now(now);
+        }
+    }
+
+    #[cold]
+    fn show_now(&mut self, now: Instant) {
+        self.showing.shown_at = Some(now);
+        let mut snapshot = self.snapshot(now);
+        let Some(page) = &self.showing.page else { return };
+        loop {
+            match serde_json::to_vec(&snapshot) {
+                Ok(text) if text.len() <= TEXT_BYTES_MAX => return page.write(&text),
+                Ok(_) if !snapshot.peers.is_empty() => snapshot.peers.truncate(snapshot.peers.len() / 2),
+                _ => return,
+            }
+        }
+    }
+
+    fn snapshot(&mut self, now: Instant) -> Snapshot {
+        let report = self.report();
+        let time = clock_gettime(ClockId::Monotonic);
+        let around = Around {
+            taken_ns: time.tv_sec.unsigned_abs() * SECOND_NS + time.tv_nsec.unsigned_abs(),
+            report,
+            wait: self.waiter.policy().to_string(),
+            in_event_loop: self.shown,
+            idle_ns: self.waiter.idle_ns(now),
+        };
+        self.core.snapshot(now, around)
+    }
+}
+
+impl Endpoint {
+    /// What the endpoint is doing: what has been counted, and where every peer and path stands. `tsumugi status` and
+    /// `tsumugi top` show the same of all processes of a user; root sees everybody's.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.inner.borrow_mut().snapshot(self.shared.now())
+    }
+}
