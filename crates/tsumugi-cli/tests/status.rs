@@ -145,8 +145,12 @@ fn terminal() -> (File, OwnedFd) {
     unlockpt(&ours).expect("ours");
     let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("a path");
     tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal");
-    let theirs =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(name).expect("its other side");
+    let theirs = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOCTTY)
+        .open(name)
+        .expect("its other side");
     (ours.into(), theirs.into())
 }
 
