@@ -47,11 +47,6 @@ packages() {
     missing | cut -c10-26 | tr -s ' ' '\n' | sed '/^$/d' | sort -u | tr '\n' ' '
 }
 
-if ! command -v cargo >/dev/null 2>&1; then
-    echo "setup: Rust is not installed (Debian's is too old): see https://rustup.rs" >&2
-    exit 1
-fi
-
 list=$(packages)
 if [ -n "$list" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     # Without this, Wireshark's package asks whether ordinary users may capture.
@@ -75,4 +70,12 @@ if [ -n "$(missing)" ]; then
 fi
 if ! command -v cc >/dev/null 2>&1; then
     exit 1
+fi
+if ! command -v cargo >/dev/null 2>&1; then
+    if [ -n "${SUDO_USER:-}" ]; then
+        echo "setup: there is no cargo in root's PATH: build as $SUDO_USER" >&2
+    else
+        echo "setup: Rust is not installed (Debian's is too old): see https://rustup.rs" >&2
+        exit 1
+    fi
 fi

@@ -5,6 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// Most lines of a Rust file. A file has one reason to change; long before this it has two.
 const RUST_LINES_MAX: usize = 600;
+/// What the five papers are called, and whose they are: a page that says the former says the latter, too.
+const PAPERS: [(&str, &str); 5] = [
+    (concat!("P", "1"), "Sumimoto"),
+    (concat!("P", "2"), "Yoshida"),
+    (concat!("P", "3"), "Aoki"),
+    (concat!("P", "4"), "Konishi"),
+    (concat!("P", "5"), "Kunisawa"),
+];
+/// Whose comments users read, beside pages.
+const DOCUMENTED: [&str; 3] =
+    ["crates/tsumugi/src/", "crates/tsumugi-proto/src/", "crates/tsumugi-wire/src/"];
 /// Folders that are made, not written.
 const MADE: [&str; 4] = ["target", ".git", "out", "corpus"];
 /// Endings of the files that are written by people. Files without an ending are told by name.
@@ -126,6 +137,13 @@ fn check(file: &str, text: &str, own_places: &[String]) -> Vec<String> {
             complain(number, format!("a path of somebody's own machine ('{place}')"));
         }
     }
+    if file.ends_with(".md") || DOCUMENTED.iter().any(|folder| file.starts_with(folder)) {
+        for (paper, author) in PAPERS.iter().filter(|(_, author)| !text.contains(author)) {
+            if let Some(at) = text.lines().position(|line| has_word(line, paper)) {
+                complain(at + 1, format!("the paper {paper} without its authors ({author} et al.) and year"));
+            }
+        }
+    }
     if !text.is_empty() && !text.ends_with('\n') {
         complain(text.lines().count(), "no line end at the end of the file".to_owned());
     }
@@ -207,6 +225,7 @@ mod tests {
             ("a.md", &real_time),
             ("a.sh", &own),
             ("a.md", &private),
+            ("a.md", &format!("as {} has it\n", PAPERS[0].0)),
             ("crates/a/src/lib.rs", "fn f() {}\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n"),
         ] {

@@ -19,7 +19,7 @@ macro_rules! eprintln {
 mod doctor;
 mod lab;
 pub mod mpiexec;
-mod pages;
+pub mod pages;
 mod status;
 mod switch;
 mod top;

@@ -32,10 +32,16 @@ pub(crate) fn completions(arguments: &Completions) -> tsumugi_measure::CommandRe
     Ok(ExitCode::SUCCESS)
 }
 
+/// The command lines of `tsumugi` and `tsumugi-mpiexec`, as clap knows them.
+#[must_use]
+pub fn commands() -> [clap::Command; 2] {
+    [crate::Arguments::command(), crate::mpiexec::Arguments::command()]
+}
+
 /// A page for each command, and for each of its subcommands that is shown.
 pub(crate) fn man_pages(arguments: &ManPages) -> tsumugi_measure::CommandResult {
     fs::create_dir_all(&arguments.folder)?;
-    for mut command in [crate::Arguments::command(), crate::mpiexec::Arguments::command()] {
+    for mut command in commands() {
         // So that subcommands have the options of all, and names like `tsumugi-up`.
         command.build();
         write_pages(&arguments.folder, &command)?;

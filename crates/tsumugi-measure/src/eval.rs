@@ -15,7 +15,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Several NICs used as one: every policy in P2's matrix of senders and NICs, beside P2's figures.
+    /// Several NICs used as one: every policy in the matrix of senders and NICs of P2 (Yoshida et al., several NICs
+    /// together, 2014), beside its figures.
     Bonding(Box<bonding::Arguments>),
     /// MPI: what two ranks get over Tsumugi, beside the same MPI over TCP.
     Mpi(mpi::Arguments),

@@ -82,8 +82,8 @@ enum Command {
     Azc(Measure),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
     Costs(crate::costs::CostsOptions),
-    /// Everyone sends to everyone at once, with the XDP and with the socket receive path (P3's figures 7 and 8), in
-    /// labs of its own (root).
+    /// Everyone sends to everyone at once, with the XDP and with the socket receive path (figures 7 and 8 of P3:
+    /// Aoki et al., MMP on Maestro2, 2006), in labs of its own (root).
     AllToAll(crate::exchange::ExchangeOptions),
     /// One of those who send: a part of `all-to-all`, run in a node of its lab.
     #[command(hide = true)]
@@ -93,8 +93,8 @@ enum Command {
     /// Sends frames: a part of `forwarding`, run in a node of its lab.
     #[command(hide = true)]
     ForwardingFrames(crate::forwarding::frames::FramesOptions),
-    /// A barrier that the switch box counts, beside one by messages and a single message (P3's table 2), in a lab of its
-    /// own (root).
+    /// A barrier that the switch box counts, beside one by messages and a single message (table 2 of P3: Aoki et al., MMP on
+    /// Maestro2, 2006), in a lab of its own (root).
     Barrier(crate::groups::barrier::BarrierOptions),
     /// One message to all of several receivers, sent once and sent to each: the sender's CPU time, and what arrives, in a lab
     /// of its own (root).
@@ -109,7 +109,8 @@ enum Command {
     #[command(hide = true)]
     GroupMember(crate::groups::member::MemberOptions),
     /// Writing pages of another process's window, with and without translations in the XDP program
-    /// (P5's figure 1), and while that process is stopped, in a lab of its own (root).
+    /// (figure 1 of P5: Kunisawa et al., Network Interface card with address translation buffer, about 1998), and while that
+    /// process is stopped, in a lab of its own (root).
     Translate(crate::translate::TranslateOptions),
     /// Has a window: a part of `translate`, run in a node of its lab.
     #[command(hide = true)]
@@ -142,7 +143,7 @@ What a model does not carry (active messages of more than 64 KiB) is left out.";
 const AZC: &str = "\
 Tagged messages of random lengths up to --size [default: 256 to 256K], per second: active zero-copy, where the data
 follow their head without a handshake and the receiver supplies the buffer when the head arrives, against eager sending
-up to 8 KiB and rendezvous above (P3's figure 9). Receives are posted ahead.
+up to 8 KiB and rendezvous above (figure 9 of P3: Aoki et al., MMP on Maestro2, 2006). Receives are posted ahead.
 
 The two are measured in turn and round by round; the ratio is the median of the rounds' ratios. Once each message leaves
 when the one before was answered, so that a handshake is waited for; once as many are under way as go, which hides it.";
@@ -291,7 +292,8 @@ fn policies() -> PossibleValuesParser {
 /// What is sent again after a loss.
 fn repeats() -> PossibleValuesParser {
     let selective = PossibleValue::new("selective").help("Only what is missing");
-    let go_back_n = PossibleValue::new("go-back-n").help("Everything from what is missing on (P1)");
+    let go_back_n = PossibleValue::new("go-back-n")
+        .help("Everything from what is missing on (P1: Sumimoto et al., PM/Ethernet, 2000)");
     PossibleValuesParser::new([selective, go_back_n])
 }
 

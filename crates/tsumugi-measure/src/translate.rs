@@ -64,7 +64,7 @@ pub(crate) struct TranslateOptions {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12, 15, 16, 24, 32],
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pages: Vec<u32>,
-    /// Which translation makes room for another. P5's is `fifo`.
+    /// Which translation makes room for another. That of P5 (Kunisawa et al., about 1998) is `fifo`.
     #[arg(long, default_value_t = Replacement::Fifo, value_parser = any_of::<Replacement>().try_map(|word| word.parse::<Replacement>()))]
     replacement: Replacement,
     /// Rounds; figures are medians over them.

@@ -4,7 +4,7 @@
 //! in receive memory, page by page: a key, a page of addresses, and the page of the window where that lies. Only pages
 //! that a key permits to be written from end to end are there. The owner fills the table when a packet has come that would
 //! have needed a translation, and keeps a bounded number of them; a [`Replacement`] says which makes room for another
-//! (P5, where a NIC keeps 15 and the operating system replaces them first in, first out).
+//! (P5, Kunisawa et al., about 1998, where a NIC keeps 15 and the operating system replaces them first in, first out).
 //!
 //! A translation lies in one of two buckets that its key and page choose. The table has room for twice as many as are
 //! kept, so that both are full next to never; then one of them is moved to its other bucket.

@@ -32,7 +32,8 @@ pub enum Repeat {
     /// Packets are deposited in whatever order they arrive; only what is missing is sent again.
     #[default]
     Selective = 0,
-    /// Packets are deposited in order only; after a loss everything from there is sent again (P1).
+    /// Packets are deposited in order only; after a loss everything from there is sent again (P1: Sumimoto et al.,
+    /// 2000).
     GoBackN = 1,
 }
 

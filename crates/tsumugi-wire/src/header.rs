@@ -16,7 +16,7 @@ numbered! {
         Data = 1,
         /// Acknowledgement: everything before `ack`, and what the bitmap says beyond it.
         Ack = 2,
-        /// Go-back-N: a packet arrived out of order; begin again at `ack` (P1's LOSE).
+        /// Go-back-N: a packet arrived out of order; begin again at `ack` (LOSE of P1: Sumimoto et al., 2000).
         Nak = 3,
         /// The receive queue is full (P1's STOP); `psn` was not taken. Send nothing until XON.
         Xoff = 4,

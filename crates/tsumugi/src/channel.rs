@@ -1,4 +1,5 @@
-//! Channels: reliable datagrams to (peer, channel). The caller sets up no connection (P1, P4's PM).
+//! Channels: reliable datagrams to (peer, channel). The caller sets up no connection (PM: P1, Sumimoto et al., 2000, and
+//! P4, Konishi et al., 1997).
 
 use crate::PeerId;
 use crate::endpoint::core::Core;

@@ -27,72 +27,121 @@ use tsumugi_wire::memory::Geometry;
 pub struct Config {
     /// UDP port; 0 takes a free one. If nobody has the TCP port of the same number, the endpoint listens there and accepts
     /// nothing: so peers can tell whether its process is there while it makes no call.
+    ///
+    /// Default: 0.
     pub port: u16,
-    /// Local address to bind to, and so which peers the endpoint has. `::`, which is the default, is every address of this
+    /// Local address to bind to, and so which peers the endpoint has. `::` is every address of this
     /// host in both families: peers of IPv4 and of IPv6 at once, and on a host without IPv6 every address of IPv4. `0.0.0.0`
     /// is every address of IPv4 alone. Any other address is itself, for peers of its family.
+    ///
+    /// Default: `::`.
     pub bind: IpAddr,
     /// Peers to add at once, in order: they become peers 0, 1, ….
+    ///
+    /// Default: none.
     pub peers: Vec<PeerName>,
     /// Number of the job. Endpoints of different jobs refuse each other.
+    ///
+    /// Default: 0.
     pub job: u64,
     /// Whether peers that are not on the list may come: each gets the next peer number.
+    ///
+    /// Default: `true`.
     pub accept_unknown: bool,
     /// Most peers that the endpoint has at once. Those beyond are refused, and told so. One that came by itself and has left
     /// keeps its place only until another needs it.
+    ///
+    /// Default: 1024; at most [`Config::PEERS_MAX`].
     pub peers_max: u32,
     /// How blocking calls wait.
+    ///
+    /// Default: [`Wait::Adaptive`].
     pub wait: Wait,
     /// How losses are repaired in what this endpoint sends.
+    ///
+    /// Default: [`Repeat::Selective`].
     pub repeat: Repeat,
     /// What tells that a message was altered on its way; what both sides ask for counts.
+    ///
+    /// Default: [`Integrity::Crc32c`].
     pub integrity: Integrity,
-    /// How long a peer's host may be silent, while something is outstanding, before the peer counts as dead. The default
-    /// survives the reboot of a switch.
+    /// How long a peer's host may be silent, while something is outstanding, before the peer counts as dead.
     ///
     /// This is for hosts and networks that say nothing. A process that has ended is noticed at once, and one that computes
     /// or is stopped never counts as dead, because its kernel answers for it. Time during which every link here that leads
     /// to the peer is down does not count, for ten times as long as this; then that is why the peer is given up
     /// ([`Reason::LinkDown`](crate::Reason::LinkDown)).
+    ///
+    /// Default: 180 s, which survives the reboot of a switch; at least [`Config::PEER_TIMEOUT_MIN`].
     pub peer_timeout: Duration,
     /// How long a peer that has never answered is waited for: it may start late.
+    ///
+    /// Default: 30 s; at least [`Config::PEER_TIMEOUT_MIN`].
     pub connect_timeout: Duration,
     /// How long [`Endpoint::flush`](crate::Endpoint::flush) and [`Endpoint::close`](crate::Endpoint::close) wait for a peer
     /// that is there and acknowledges nothing, because it computes with its receive memory full, say. Whatever is
     /// acknowledged meanwhile, by whomever, lets them wait as long again.
+    ///
+    /// Default: 600 s.
     pub flush_timeout: Duration,
     /// How long an endpoint that is dropped goes on, at most, until what it has accepted is acknowledged, as TCP does for
     /// what was written to a socket that is closed. [`Endpoint::close`](crate::Endpoint::close) waits for longer
     /// and says what became of it. Zero: what is not acknowledged is given up at once.
+    ///
+    /// Default: 5 s.
     pub linger: Duration,
     /// Longest message to send or take, bytes.
+    ///
+    /// Default: 1 GiB.
     pub message_bytes_max: u64,
     /// Bytes of the receive queue; a power of two. Best when a cache holds it.
+    ///
+    /// Default: 1 MiB; at least [`Config::QUEUE_BYTES_MIN`].
     pub queue_bytes: u64,
     /// Bytes that received messages outside the queue may take up before senders have to wait.
+    ///
+    /// Default: 256 MiB; at least `queue_bytes`.
     pub receive_bytes: u64,
     /// Bytes that may wait to be sent to one peer before [`crate::SendError::WouldBlock`]. One message of
     /// any length is always accepted.
+    ///
+    /// Default: 4 MiB.
     pub send_bytes: u64,
     /// The send path.
+    ///
+    /// Default: [`SendChoice::Auto`], whichever is quickest of those that may be used.
     pub send: SendChoice,
     /// The receive path. With `xdp` the sizes of receive memory are those of its pool.
+    ///
+    /// Default: [`ReceiveChoice::Auto`], the XDP receive path where it may be used.
     pub receive: ReceiveChoice,
     /// Path policy: how packets are spread over the paths to a peer where both have several NICs; `None`: they all take
     /// the path by which the connection was made. With [`Repeat::GoBackN`] those of one flow take one path, and another
     /// only when it fails.
+    ///
+    /// Default: [`Policy::Adaptive`].
     pub policy: Option<Policy>,
     /// Which NICs and networks peers are told of and further paths may use, and which addresses peers may be added by: names
     /// of NICs, addresses and networks, with `!` before what is not to be used ([`Networks`]). `None` takes the environment
     /// variable `TSUMUGI_NETWORKS`, and where there is none, everything but what leads to this host alone.
+    ///
+    /// Default: `None`.
     pub networks: Option<Networks>,
     /// Which page of the window the XDP program forgets when it cannot know all of them ([`crate::Remote::window`]).
+    ///
+    /// Default: [`Replacement::Clock`].
     pub replacement: Replacement,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
+    ///
+    /// Default: `None`.
     pub datagram_bytes: Option<u16>,
     /// Faults to inject into what this endpoint sends.
+    ///
+    /// Default: none.
     pub faults: Option<FaultOptions>,
     /// A pcap file to write everything to that is sent and received.
+    ///
+    /// Default: none.
     pub trace: Option<PathBuf>,
 }
 
@@ -258,6 +307,18 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_field_says_its_default() {
+        let (_, fields) = include_str!("config.rs").split_once("pub struct Config {").unwrap();
+        let (fields, _) = fields.split_once("\n}").unwrap();
+        let fields: Vec<&str> =
+            fields.split_inclusive(",\n").filter(|field| field.contains("    pub ")).collect();
+        assert!(fields.len() > 20, "{fields:?}");
+        for field in fields {
+            assert!(field.contains("/// Default: "), "{field}");
+        }
+    }
 
     #[test]
     fn a_thousand_peers_take_little_more_receive_memory_than_ten() {

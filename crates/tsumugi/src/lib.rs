@@ -28,6 +28,9 @@
 //! # }
 //! ```
 //!
+//! The package's folder `examples` has programs that fit a screen: `hello`, this as two processes; a server and its clients
+//! (`request_reply`, `tokio_client`), `pipeline`, `token_ring`, `shared_counter`, `key_value`, `upload`.
+//!
 //! # Progress
 //!
 //! There is no thread behind an endpoint. Every call makes progress for the whole endpoint: it takes in what

@@ -1,5 +1,5 @@
-//! Virtual memory-mapped communication: export a piece of memory by name, import it elsewhere, write into it (P4's
-//! VMMC).
+//! Virtual memory-mapped communication: export a piece of memory by name, import it elsewhere, write into it
+//! (VMMC of P4: Konishi et al., *User-Space Communication: A Comparative Study*, 1997).
 //!
 //! The exporter says what may be reached, and by what name. The importer asks a peer for the name and gets the right to
 //! write (and to read, if the exporter gives it) at any place in it. Nothing is received in the usual sense: data are

@@ -33,7 +33,7 @@ pub enum Wait {
     Block,
     /// Look again at once, always, and have each look run the NIC's poll instead of waiting for its interrupt.
     ///
-    /// Preferred busy polling; P1's interrupt reaping. For NICs that were set for it by `tsumugi up --busy-poll`; on others,
+    /// Preferred busy polling; the interrupt reaping of P1 (Sumimoto et al., 2000). For NICs that were set for it by `tsumugi up --busy-poll`; on others,
     /// and on virtual ones, it is a slower way to spin.
     BusyPoll,
 }

@@ -105,8 +105,8 @@ pub(crate) fn remarks(report: &Report) -> Vec<String> {
         "Ahead of the sender: on a veth pair the sender's CPU does the receiver's softirq, and is still in it when the \
          receiver has the record; that much of the parts is not in the one-way time."
             .to_owned(),
-        "Bare UDP: two system calls, and what is left of half its round trip. P1: table 4 (Pentium III, Gigabit Ethernet; \
-         its driver is both sides', and in PM's row are the library's)."
+        "Bare UDP: two system calls, and what is left of half its round trip. P1: table 4 of Sumimoto et al., \
+         PM/Ethernet, 2000 (Pentium III, Gigabit Ethernet; its driver is both sides', and in PM's row are the library's)."
             .to_owned(),
     ];
     for costs in report.send_paths.iter().filter(|costs| !costs.adds_up) {

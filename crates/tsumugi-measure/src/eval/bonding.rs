@@ -37,8 +37,8 @@ pub use results::CaseRow;
 /// How the labs are called: `evalbond-PID-NUMBER`.
 const LAB_STEM: &str = "evalbond";
 const HELP: &str = "\
-P2 (2014) measured Linux bonding: K processes that send 1 kB messages to K receivers, back to back, over N NICs. A case
-is written KxN@RATE. Here K flows of one endpoint stand for the K processes, because one endpoint's policy spreads them
+P2 (Yoshida et al., Evaluation of existing methods that control several NICs together, 2014) measured Linux bonding:
+K processes that send 1 kB messages to K receivers, back to back, over N NICs. A case is written KxN@RATE. Here K flows of one endpoint stand for the K processes, because one endpoint's policy spreads them
 as one bond does; the receivers are K processes.
 
 As root this makes, for each case, a lab of two nodes with N NICs each (network namespaces; the rates are enforced on the

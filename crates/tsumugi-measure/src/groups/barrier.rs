@@ -35,7 +35,8 @@ that of what members and box tell each other, 88 B
 Barriers follow one another without a pause, and the time of one is from one to the next. Where there are more nodes than CPUs \
 they take turns, so that the time is that of as many processes, and not of a network.
 
-P3's figures are those of its table 2: 9.7, 10.7 and 13.8 µs on 2, 4 and 8 nodes, beside 9.0 µs for a message of 32 B.
+P3 is Aoki et al., MMP on Maestro2, 2006. Its figures are those of table 2: 9.7, 10.7 and 13.8 µs on 2, 4 and 8 nodes, beside \
+9.0 µs for a message of 32 B.
 
 Examples:
   sudo tsumugi perf barrier
@@ -210,7 +211,9 @@ fn table(setting: &str, figures: &[Figure]) -> String {
             ratio(figure.p3_ratio),
         ]);
     }
-    format!("a barrier by the switch box and by messages, and a message ({setting})\n{columns}")
+    format!(
+        "a barrier by the switch box and by messages, and a message ({setting}); P3 is Aoki et al., 2006\n{columns}"
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Transmit load balancing as Linux bonding's balance-tlb does it, to the letter of P2's evaluation.
+//! Transmit load balancing as Linux bonding's balance-tlb does it, to the letter of P2's evaluation (Yoshida et al., 2014).
 
 use super::{Pick, Policy, usable};
 use crate::sender::Path;

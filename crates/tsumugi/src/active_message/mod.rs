@@ -1,4 +1,5 @@
-//! Active Messages: requests that run a handler where they arrive, and replies (P4's AM).
+//! Active Messages: requests that run a handler where they arrive, and replies (AM of P4: Konishi et al., *User-Space
+//! Communication: A Comparative Study*, 1997).
 //!
 //! A request names a handler of the peer's and carries four words, and data up to a limit. The handler runs in the
 //! peer's progress calls, sees the data where they lie in receive memory, and may reply: once, to the requester,

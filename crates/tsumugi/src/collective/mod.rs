@@ -1,4 +1,5 @@
-//! Collective operations: what a list of participants does together (P3's `MMP_Sync`, MPI's collectives).
+//! Collective operations: what a list of participants does together (MPI's collectives; `MMP_Sync` of P3: Aoki et al., *Message Passing
+//! Library for Maestro2 Cluster Network*, 2006).
 //!
 //! A [`Group`] is an ordered list of participants over one channel. All of them start the same operations in the same order; each
 //! operation carries slices of numbers ([`Element`]) and is there in two forms, one that waits and one that is started, `start_…`,

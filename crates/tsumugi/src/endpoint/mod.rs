@@ -56,10 +56,25 @@ use tsumugi_wire::Instant;
 
 /// A process's attachment to the cluster. See the crate's documentation.
 ///
-/// An endpoint belongs to one thread; open one in each thread that wants to talk. It belongs to the process that opened it,
-/// too: in a child made by `fork` every call that sends or receives is an error ([`RailError::OtherProcess`]), dropping it says
-/// nothing to anyone, and its port, its memory and its peers stay the parent's. The child may open one of its own; a daemon opens
-/// after it has forked.
+/// # Threads
+///
+/// An endpoint and all that is made of it (channels, messages, ports, tasks) belong to the thread that opened it: they are neither
+/// `Send` nor `Sync`, so that the compiler refuses to have them moved to or shared with another. A process may have any number of
+/// endpoints, each with a port of its own. A program of several threads opens one in each thread that talks, or has one thread talk
+/// for all, to which the others hand what is to be sent by [`std::sync::mpsc`] or another queue; [`Config`](crate::Config),
+/// [`PeerId`] and [`Ticket`] may cross threads.
+///
+/// ```compile_fail,E0277
+/// # use tsumugi::{Config, Endpoint};
+/// let endpoint = Endpoint::open(Config::loopback()).unwrap();
+/// std::thread::spawn(move || endpoint.progress());
+/// ```
+///
+/// # Processes
+///
+/// It belongs to the process that opened it, too: in a child made by `fork` every call that sends or receives is an error
+/// ([`RailError::OtherProcess`]), dropping it says nothing to anyone, and its port, its memory and its peers stay the parent's.
+/// The child may open one of its own; a daemon opens after it has forked.
 pub struct Endpoint {
     pub(crate) shared: Rc<Shared>,
 }
@@ -456,7 +471,7 @@ impl Endpoint {
     /// Suspends the endpoint: nothing is said to anyone, and everything that it knows goes into a [`Context`]
     /// with which any process can go on, at the same address, before the peers' time-out has passed.
     ///
-    /// P4's PM saves and restores a channel's context for gang scheduling; the context here is that of all
+    /// PM, as P4 (Konishi et al., 1997) describes it, saves and restores a channel's context for gang scheduling; the context here is that of all
     /// channels of the endpoint with the flows they share: unacknowledged packets, half-arrived and
     /// undelivered messages. [Detach](Channel::detach) the channels first.
     ///

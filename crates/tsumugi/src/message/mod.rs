@@ -1,6 +1,6 @@
 //! Tagged messages, sent and received by requests that are begun, tested and waited for.
 //!
-//! This is the model of MMP, the message library of Maestro2 (P3), and what MPI is made of. A [`Port`] holds one channel of
+//! This is the model of MMP, the message library of Maestro2 (P3: Aoki et al., 2006), and what MPI is made of. A [`Port`] holds one channel of
 //! an endpoint. A message has a 64-bit tag; a receive names the source and the tag that it is for, or leaves any bits of
 //! them open. Sends and receives return at once with a [`Request`]; [`Port::wait`], [`Port::test`] and their likes tell
 //! when it is complete, with what status, and give the buffer back.

@@ -1,5 +1,5 @@
 //! Remote memory: writes, reads and atomic operations on the memory of other processes, by key and virtual address
-//! (P5).
+//! (P5: Kunisawa et al., *Network Interface card with address translation buffer*, about 1998).
 //!
 //! Whoever wants its memory reached makes a [`Region`], [registers](Remote::register) it and tells others the
 //! [`Target`]: a key that nobody can guess, and an address as its own process counts. Whoever has the key writes,

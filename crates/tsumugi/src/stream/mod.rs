@@ -1,5 +1,5 @@
-//! Streams: messages that are sent in pieces of any size and read in pieces of any size, while they arrive (P4's Fast
-//! Messages 2.0).
+//! Streams: messages that are sent in pieces of any size and read in pieces of any size, while they arrive (Fast Messages
+//! 2.0 of P4: Konishi et al., *User-Space Communication: A Comparative Study*, 1997).
 //!
 //! A message names a handler of the peer's. The handler starts when the message's head has arrived and reads the rest
 //! as it comes: it is an `async` function, which waits inside where it needs bytes that are not there yet, and goes on

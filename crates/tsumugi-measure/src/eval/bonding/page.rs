@@ -17,7 +17,7 @@ const FLOWS: [(&str, &str); 4] = [("A", "adaptive"), ("B", "round-robin"), ("C",
 pub(crate) fn page(evaluation: &Evaluation) -> String {
     let machine = &evaluation.machine;
     let mut body = format!(
-        "<header><h1>Several NICs as one, beside P2</h1><p>{}, {}, on {}</p></header>",
+        "<header><h1>Several NICs as one, beside P2 (Yoshida et al., 2014)</h1><p>{}, {}, on {}</p></header>",
         escaped(&utc(machine.time_unix_s)),
         escaped(&machine.wire),
         escaped(&machine.host),

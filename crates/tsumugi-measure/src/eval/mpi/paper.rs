@@ -1,4 +1,4 @@
-//! P1's figure 6: Sumimoto et al. (1999), section 4.3. NPB IS, class A, on up to 16 nodes; the text gives the speed-ups at 16.
+//! P1's figure 6: Sumimoto et al. (2000), section 4.3. NPB IS, class A, on up to 16 nodes; the text gives the speed-ups at 16.
 
 use serde::Serialize;
 
@@ -20,5 +20,5 @@ pub(super) const FIGURE_6: [SpeedUp; 3] = [
 ];
 
 /// What is to be known of it.
-pub(super) const CAPTION: &str = "P1 measured class A on Pentium III machines with Gigabit Ethernet, and compares two MPIs: MPICH on PM/Ethernet with LAM on \
-    TCP/IP. Here one MPI uses both.";
+pub(super) const CAPTION: &str = "P1 (Sumimoto et al., 2000) measured class A on Pentium III machines with Gigabit Ethernet, and compares two MPIs: \
+    MPICH on PM/Ethernet with LAM on TCP/IP. Here one MPI uses both.";
