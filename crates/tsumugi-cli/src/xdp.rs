@@ -17,16 +17,22 @@ pub(crate) struct Down {
     /// The NICs; all of them if none is named.
     #[arg(value_name = "NIC")]
     nics: Vec<String>,
+    /// Print one JSON object: what was taken off, and what is left.
+    #[arg(long)]
+    json: bool,
 }
 
 /// What to show.
 #[derive(Args)]
+#[command(after_help = help::STATUS_HELP)]
 pub(crate) struct StatusArguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
+mod cost;
+mod help;
 mod settings;
 mod up;
 
@@ -45,6 +51,13 @@ pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
     let users = xdp::status(&pins)?.ports.iter().filter(|port| port.claimed).count();
     let gone = crate::uninterrupted(|| xdp::down(&pins, &options.nics))?;
     tsumugi_lab::deferred::give_back();
+    let left = xdp::status(&pins)?;
+    if options.json {
+        return show_json(&Gone {
+            gone: gone.iter().map(Nic::from).collect(),
+            left: Report::new(&left, None),
+        });
+    }
     for attached in &gone {
         if attached.is_attached() {
             eprintln!("detached from {}", nic(attached));
@@ -52,7 +65,7 @@ pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
             eprintln!("forgot an attachment: {attached}");
         }
     }
-    if xdp::status(&pins)?.nics.is_empty() && users > 0 {
+    if left.nics.is_empty() && users > 0 {
         eprintln!(
             "in use: {users} endpoints; they go on through their sockets, but for those that demand the XDP receive path"
         );
@@ -144,6 +157,27 @@ struct Nic {
     found: Option<String>,
 }
 
+impl From<&Attached> for Nic {
+    fn from(attached: &Attached) -> Nic {
+        Nic {
+            name: attached.nic.clone(),
+            index: attached.index,
+            xdp: attached.mode.to_string(),
+            busy_polling: attached.before_busy_polling.is_some(),
+            attached: attached.is_attached(),
+            found: (!attached.is_attached()).then(|| attached.to_string()),
+        }
+    }
+}
+
+/// The answer of `down --json`: the NICs as they were, and what is there now.
+#[derive(Serialize)]
+struct Gone<'a> {
+    gone: Vec<Nic>,
+    #[serde(flatten)]
+    left: Report<'a>,
+}
+
 /// Somebody else's program.
 #[derive(Serialize)]
 struct Other {
@@ -186,14 +220,7 @@ impl From<&RailStatus> for Rail {
 
 impl<'a> Report<'a> {
     fn new(status: &xdp::PoolStatus, here: Option<&'a Here>) -> Report<'a> {
-        let nics = status.nics.iter().map(|attached| Nic {
-            name: attached.nic.clone(),
-            index: attached.index,
-            xdp: attached.mode.to_string(),
-            busy_polling: attached.before_busy_polling.is_some(),
-            attached: attached.is_attached(),
-            found: (!attached.is_attached()).then(|| attached.to_string()),
-        });
+        let nics = status.nics.iter().map(Nic::from);
         let others = status.strangers.iter().cloned();
         let others = others.map(|Stranger { nic, id, name, link, .. }| Other { nic, id, name, link });
         let endpoints = status.ports.iter().map(|endpoint| Endpoint {
@@ -220,14 +247,18 @@ impl<'a> Report<'a> {
     }
 }
 
+fn show_json(answer: &impl Serialize) -> tsumugi_measure::CommandResult {
+    tsumugi_measure::output::line(serde_json::to_string(answer)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn show(status: &xdp::PoolStatus, here: Option<&Here>, json: bool) -> tsumugi_measure::CommandResult {
-    let mut out = tsumugi_measure::output::output();
     if json {
-        writeln!(out, "{}", serde_json::to_string(&Report::new(status, here))?)?;
-    } else {
-        out.write_all(table(status).as_bytes())?;
-        out.write_all(here.map(Here::lines).unwrap_or_default().as_bytes())?;
+        return show_json(&Report::new(status, here));
     }
+    let mut out = tsumugi_measure::output::output();
+    out.write_all(table(status).as_bytes())?;
+    out.write_all(here.map(Here::lines).unwrap_or_default().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
