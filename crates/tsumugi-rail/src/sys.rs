@@ -18,7 +18,8 @@ mod mounts;
 mod spare;
 
 pub(crate) use ethtool::{
-    join_frames, joins_frames, nic_features, nic_statistics, queue_pairs, take_vlan_tags, takes_vlan_tags,
+    NicFeature, join_frames, joins_frames, nic_features, nic_statistics, queue_pairs, take_vlan_tags,
+    takes_vlan_tags,
 };
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};

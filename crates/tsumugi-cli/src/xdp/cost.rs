@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use tsumugi_measure::output;
-use tsumugi_rail::xdp::{self, Attached, Mode, MtuExcess, NicChange, NicState, Outlook, Pins};
+use tsumugi_rail::xdp::{self, Attached, Coalescing, Mode, MtuExcess, NicChange, NicState, Outlook, Pins};
 
 /// A driver that gives each CPU a queue of its own for what a program sends, if it has so many; else they share one under a lock, and
 /// that stops coalescing by its host (`virtnet_xdp_set` in drivers/net/virtio_net.c).
@@ -35,10 +35,9 @@ impl Before {
         let is_virtio = now.driver.as_deref() == Some(VIRTIO);
         let mut costs = changes(&now.since(&self.state));
         if is_virtio && self.coalesces && attached.mode == Mode::Native {
-            costs.push(
-                "the host coalesces packets for it no more: TCP's streams come in shorter pieces".to_owned(),
-            );
+            costs.push("its host coalesces packets no more: TCP's streams come in shorter pieces".to_owned());
         }
+        costs.extend(veth(attached));
         Some(Cost { nic: self.nic.clone(), driver: now.driver, mode: attached.mode.to_string(), costs })
     }
 }
@@ -71,6 +70,16 @@ impl Cost {
         };
         format!("{}: messages are taken in and acknowledged {place}. It costs: {costs}", self.nic)
     }
+}
+
+/// What streams into a veth pay, and what they could have instead.
+fn veth(attached: &Attached) -> Option<String> {
+    let nic = attached.nic.as_ref().filter(|_| xdp::costs_segmentation(attached))?;
+    Some(format!(
+        "{nic} is a veth, which gets every packet by itself now, so that streams into it, TCP's too, may fall to a sixth. Behind the \
+         driver (`tsumugi down {nic}; tsumugi up {nic} --xdp generic`) they stay at half and short messages are as fast, but long ones \
+         are taken in only while their process makes calls"
+    ))
 }
 
 fn changes(change: &NicChange) -> Vec<String> {
@@ -135,7 +144,10 @@ fn text(report: &Report) -> String {
 
 fn prospect(outlook: &Outlook, wanted: Option<Mode>) -> Prospect {
     let Outlook { nic, driver, mtu_bytes, .. } = outlook;
+    // Its host coalesces and cannot be told to stop.
+    let refuses = driver.as_deref() == Some(VIRTIO) && outlook.coalescing.iter().any(|it| it.is_fixed);
     let mode = outlook.attached.or(wanted).or(match outlook.native {
+        Some(true) if refuses => Some(Mode::Generic),
         Some(true) => Some(Mode::Native),
         Some(false) => Some(Mode::Generic),
         None => None,
@@ -145,58 +157,95 @@ fn prospect(outlook: &Outlook, wanted: Option<Mode>) -> Prospect {
         (None, Some(mode)) => {
             vec![format!("it has the program already ({mode}): it is replaced, and no packet is lost")]
         }
-        (None, None) => expected(outlook, mode),
+        (None, None) => expected(outlook, mode, wanted.is_some()),
     };
     let xdp = mode.map(|mode| mode.to_string());
     Prospect { nic: nic.clone(), driver: driver.clone(), mtu_bytes: *mtu_bytes, xdp, notes }
 }
 
 /// What a NIC without a program is to expect.
-fn expected(outlook: &Outlook, mode: Option<Mode>) -> Vec<String> {
+fn expected(outlook: &Outlook, mode: Option<Mode>, is_wanted: bool) -> Vec<String> {
     let Outlook { nic, driver, mtu_bytes, native, pieces, is_veth, coalescing, queue_pairs, .. } = outlook;
-    let mut notes = vec![
-        match (mode, native) {
-            (Some(Mode::Native), Some(true)) => "native: its driver takes programs",
-            (Some(Mode::Native), _) => "native, as it is asked for: refused if its driver takes no program",
-            (Some(Mode::Generic), Some(false)) => "generic: its driver takes no program, and the kernel runs it behind the driver",
-            (Some(Mode::Generic), _) => "generic, as it is asked for: the kernel runs it behind the driver",
-            (None, _) => "native if its driver takes the program, else generic (the kernel says which from Linux 6.3 on)",
-        }
-        .to_owned(),
-    ];
+    let mut notes = vec![place(mode, is_wanted, *native).to_owned()];
     let is_native = mode != Some(Mode::Generic);
+    let is_virtio = driver.as_deref() == Some(VIRTIO);
     if let Some(MtuExcess { max_bytes, .. }) = xdp::mtu_excess(nic).filter(|_| is_native) {
-        notes.push(format!("its driver would drop packets of more than {max_bytes} bytes: lower the MTU first, or run Linux 6.3"));
+        notes.push(format!(
+            "its driver would drop packets of more than {max_bytes} bytes: lower the MTU first, or run Linux 6.3"
+        ));
     } else if is_native && *mtu_bytes > ONE_BUFFER_MTU_BYTES {
-        notes.push(match pieces {
-            Some(true) => "jumbo frames go on: the driver hands over frames in several buffers".to_owned(),
-            _ => "jumbo frames: a driver that hands over frames in one buffer only may refuse the program, which is generic then".to_owned(),
-        });
+        let note = match pieces {
+            Some(true) => "jumbo frames go on: the driver hands over frames in several buffers",
+            _ => "jumbo frames: a driver that hands over only what lies in one buffer may refuse the program",
+        };
+        notes.push(note.to_owned());
     }
-    if !coalescing.is_empty() {
-        let names = coalescing.join(" and ");
-        notes.push(if is_native {
-            format!("{names} is on: drivers turn it off, stop it, or refuse the program until `ethtool -K {nic} {} off`", coalescing[0])
-        } else {
-            format!("{names} is on: the kernel turns it off for a program behind the driver")
-        });
-    }
+    notes.extend(coalescing.iter().map(|it| coalesced(nic, it, is_virtio, is_native)));
     if *is_veth && is_native {
-        notes.push("a veth: streams into it, TCP's too, reach it packet by packet then; --xdp generic costs them less".to_owned());
+        let note = "a veth: streams into it, TCP's too, reach it packet by packet then; --xdp generic costs them less";
+        notes.push(note.to_owned());
     }
-    if let (Some(VIRTIO), Some((used, most)), true) = (driver.as_deref(), queue_pairs, is_native) {
+    if let Some((used, most)) = queue_pairs.filter(|_| is_virtio && is_native) {
         let cpus = cpus_possible();
-        if used + cpus > *most {
+        if used + cpus > most {
             notes.push(format!(
-                "{used} of at most {most} queues are in use, and its driver wants one more for each of {cpus} CPUs for what programs send: \
-                 they share the others under a lock"
+                "{used} of at most {most} queues are in use, and its driver wants one more for each of {cpus} CPUs for what \
+                 programs send: they share the others under a lock"
             ));
         }
     }
-    if is_native && driver.is_some() {
-        notes.push("many drivers make their queues anew when a program comes or goes: the link may be down for a moment".to_owned());
+    if is_native && driver.is_some() && !is_virtio {
+        let note = "many drivers make their queues anew when a program comes or goes: the link may be down for a moment";
+        notes.push(note.to_owned());
     }
     notes
+}
+
+/// Where the program runs, and why.
+const fn place(mode: Option<Mode>, is_wanted: bool, native: Option<bool>) -> &'static str {
+    match (mode, is_wanted, native) {
+        (Some(Mode::Native), true, Some(false)) => {
+            "refused: its driver takes no program, and native is asked for"
+        }
+        (Some(Mode::Native), true, None) => {
+            "native, as it is asked for: refused if its driver takes no program"
+        }
+        (Some(Mode::Native), ..) => "native: its driver takes programs",
+        (Some(Mode::Generic), true, _) => {
+            "generic, as it is asked for: the kernel runs the program behind the driver"
+        }
+        (Some(Mode::Generic), ..) => {
+            "generic: its driver does not take the program, and the kernel runs it behind the driver"
+        }
+        (None, ..) => {
+            "native if its driver takes the program, else generic (from Linux 6.3 on the kernel says which)"
+        }
+    }
+}
+
+/// What becomes of coalescing in the NIC. What the kernel does for a program behind a driver is in generic_xdp_install of
+/// net/core/dev.c.
+fn coalesced(
+    nic: &str,
+    Coalescing { feature, is_fixed }: &Coalescing,
+    is_virtio: bool,
+    is_native: bool,
+) -> String {
+    match (is_fixed, is_native) {
+        (true, true) => {
+            format!("{feature} is on and fixed: the driver may refuse the program, which is generic then")
+        }
+        (true, false) => {
+            format!("{feature} is on and fixed: the kernel will warn in its log that it cannot turn it off")
+        }
+        (false, true) if is_virtio => {
+            format!("{feature} is on: the driver has the host stop it while the program is there")
+        }
+        (false, true) => {
+            format!("{feature} is on: drivers turn it off, or refuse until `ethtool -K {nic} {feature} off`")
+        }
+        (false, false) => format!("{feature} is on: the kernel turns it off for the program"),
+    }
 }
 
 /// How many CPUs the kernel reckons with: one more than the last of a list such as `0-3`.
@@ -219,7 +268,7 @@ mod tests {
             native: Some(true),
             pieces: Some(false),
             is_veth: false,
-            coalescing: vec!["rx-lro"],
+            coalescing: vec![Coalescing { feature: "rx-lro".into(), is_fixed: false }],
             queue_pairs: Some((4, 4)),
         }
     }
@@ -233,17 +282,17 @@ mod tests {
         let said = notes(&outlook(), None);
         for words in [
             "native: its driver takes programs",
-            "one buffer only",
-            "ethtool -K eth1 rx-lro off",
+            "in one buffer",
+            "`ethtool -K eth1 rx-lro off`",
             "link may be down",
         ] {
             assert!(said.contains(words), "{words}: {said}");
         }
         assert!(!said.contains("queues are in use"), "{said}");
         let said = notes(&outlook(), Some(Mode::Generic));
-        assert!(said.contains("the kernel turns it off") && !said.contains("link may be down"), "{said}");
+        assert!(said.contains("the kernel turns it off for") && !said.contains("link may be down"), "{said}");
         let said = notes(&Outlook { native: Some(false), ..outlook() }, None);
-        assert!(said.starts_with("generic: its driver takes no program"), "{said}");
+        assert!(said.starts_with("generic: its driver does not take"), "{said}");
         let said = notes(&Outlook { driver: Some(VIRTIO.into()), ..outlook() }, None);
         assert!(said.contains("4 of at most 4 queues are in use"), "{said}");
         let said = notes(&Outlook { attached: Some(Mode::Native), ..outlook() }, None);

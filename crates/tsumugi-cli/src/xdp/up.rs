@@ -206,7 +206,7 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
     for attached in &dead {
         log::say(Level::INFO, format_args!("forgot an attachment: {attached}"));
     }
-    for caution in all.iter().flat_map(|attached| [caution(attached), price(attached)]).flatten() {
+    for caution in all.iter().filter_map(caution) {
         log::say(Level::WARN, caution);
     }
     // Where the first `up` has put it.
@@ -252,16 +252,6 @@ fn caution(attached: &Attached) -> Option<String> {
         }
     };
     Some(XdpError::Mtu { nic, excess }.to_string() + &then)
-}
-
-/// What it costs others that the program is attached to a NIC, and what they could have instead.
-fn price(attached: &Attached) -> Option<String> {
-    let nic = attached.nic.as_ref().filter(|_| xdp::costs_segmentation(attached))?;
-    Some(format!(
-        "{nic} is a veth: with the program in its driver (native) every packet reaches it by itself, and streams into it, TCP's too, \
-         may fall to a sixth. Behind the driver (`tsumugi down {nic}; tsumugi up {nic} --xdp generic`) they stay at half and short \
-         messages are as fast, but long ones are taken in only while their process makes calls"
-    ))
 }
 
 fn user(name: &str) -> Result<(Uid, Gid), NoSuch> {

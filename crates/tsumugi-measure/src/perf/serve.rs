@@ -189,14 +189,15 @@ impl Server<'_> {
             control.peer_addr().map_or("unknown".to_owned(), |address| canonical(address).to_string());
         let (start, mut served) = (Instant::now(), Served::default());
         let ended = self.measurements(control, &client, silence_max, &mut served);
-        let (measurements, seconds) = (served.measurements, start.elapsed().as_secs());
+        let measurements = served.measurements;
+        let seconds = format_args!("{:.1}", start.elapsed().as_secs_f32());
         match ended {
-            Ok(()) => tracing::info!(%client, measurements, seconds, "a client has finished"),
+            Ok(()) => tracing::info!(%client, measurements, %seconds, "a client has finished"),
             Err(error) if error.is_end() => {
                 let who = if interrupted() { "Ctrl-C here" } else { "the client left" };
-                tracing::info!(%client, measurements, seconds, "a measurement was cut short: {who}");
+                tracing::info!(%client, measurements, %seconds, "a measurement was cut short: {who}");
             }
-            Err(error) => tracing::warn!(%client, measurements, seconds, "a client was given up: {error}"),
+            Err(error) => tracing::warn!(%client, measurements, %seconds, "a client was given up: {error}"),
         }
     }
 

@@ -74,8 +74,19 @@ pub(crate) fn nic_statistics(nic: &str) -> io::Result<Vec<(String, u64)>> {
     Ok(names.into_iter().zip(values.into_iter().skip(1)).collect())
 }
 
-/// Names of the features that a NIC can have, such as `rx-gro-hw`, and whether it uses them now.
-pub(crate) fn nic_features(nic: &str) -> io::Result<Vec<(String, bool)>> {
+/// A feature that a NIC can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NicFeature {
+    /// Such as `rx-gro-hw`.
+    pub(crate) name: String,
+    /// Whether it is used now.
+    pub(crate) is_used: bool,
+    /// Whether that can be changed.
+    pub(crate) is_fixed: bool,
+}
+
+/// The features that a NIC can have.
+pub(crate) fn nic_features(nic: &str) -> io::Result<Vec<NicFeature>> {
     let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
     let nic = CString::new(nic)?;
     let names = strings(&socket, &nic, FEATURES)?;
@@ -84,11 +95,14 @@ pub(crate) fn nic_features(nic: &str) -> io::Result<Vec<(String, bool)>> {
     let mut answer = vec![0u64; 1 + 2 * blocks];
     answer[0] = words(GET_FEATURES, blocks as u32);
     ask(&socket, &nic, &mut answer)?;
-    let is_used = |number: usize| {
-        first_half(answer[2 + 2 * (number / BLOCK_FEATURES)]) & 1 << (number % BLOCK_FEATURES) != 0
+    let feature = |(number, name): (usize, String)| {
+        let (block, bit) = (1 + 2 * (number / BLOCK_FEATURES), 1 << (number % BLOCK_FEATURES));
+        let [available, used] = [block, block + 1].map(|word| first_half(answer[word]) & bit != 0);
+        let never_changes = second_half(answer[block + 1]) & bit != 0;
+        NicFeature { name, is_used: used, is_fixed: never_changes || !available }
     };
-    let used: Vec<bool> = (0..names.len()).map(is_used).collect();
-    Ok(names.into_iter().zip(used).filter(|(name, _)| !name.is_empty()).collect())
+    let all = names.into_iter().enumerate().map(feature);
+    Ok(all.filter(|feature| !feature.name.is_empty()).collect())
 }
 
 /// How many pairs of queues a NIC uses, and how many it can have.
@@ -167,7 +181,8 @@ mod tests {
     fn the_features_of_the_loopback_interface_are_those_that_it_has() {
         let features = nic_features("lo").unwrap();
         // It is without a wire in every kernel.
-        assert!(features.contains(&("loopback".to_owned(), true)), "{features:?}");
-        assert!(features.contains(&("rx-gro-hw".to_owned(), false)), "{features:?}");
+        let feature = |name: &str, is_used| NicFeature { name: name.to_owned(), is_used, is_fixed: true };
+        assert!(features.contains(&feature("loopback", true)), "{features:?}");
+        assert!(features.contains(&feature("rx-gro-hw", false)), "{features:?}");
     }
 }

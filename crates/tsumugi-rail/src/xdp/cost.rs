@@ -3,9 +3,13 @@
 use super::standing::Kernel;
 use super::{Mode, Stranger, XdpError, nic};
 use crate::netlink::{self, ForPrograms};
+use crate::sys::NicFeature;
 use crate::{nics, sys};
 use std::collections::BTreeMap;
 use std::fs;
+
+/// What coalesces packets before a program could see them.
+const COALESCING: [&str; 2] = ["rx-lro", "rx-gro-hw"];
 
 /// How a NIC is set, and how often its link was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +43,7 @@ impl NicState {
         let driver = driver.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
         NicState {
             driver,
-            features: sys::nic_features(nic).unwrap_or_default().into_iter().collect(),
+            features: features(nic).map(|NicFeature { name, is_used, .. }| (name, is_used)).collect(),
             links_lost: read("carrier_down_count").and_then(|text| text.parse().ok()),
             has_link: read("carrier").is_some_and(|text| text == "1"),
         }
@@ -57,11 +61,19 @@ impl NicState {
             lacks_link: before.has_link && !self.has_link,
         }
     }
+}
 
-    /// Whether it uses a feature.
-    fn uses(&self, feature: &str) -> bool {
-        self.features.get(feature) == Some(&true)
-    }
+fn features(nic: &str) -> impl Iterator<Item = NicFeature> {
+    sys::nic_features(nic).unwrap_or_default().into_iter()
+}
+
+/// Something that coalesces packets in a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coalescing {
+    /// The feature, as `ethtool -k` calls it.
+    pub feature: String,
+    /// Whether it cannot be turned off.
+    pub is_fixed: bool,
 }
 
 /// What is known of a NIC before the program is attached.
@@ -83,8 +95,8 @@ pub struct Outlook {
     pub pieces: Option<bool>,
     /// Whether it is a veth.
     pub is_veth: bool,
-    /// What coalesces packets in the NIC now: features as `ethtool -k` calls them.
-    pub coalescing: Vec<&'static str>,
+    /// What coalesces packets in the NIC now.
+    pub coalescing: Vec<Coalescing>,
     /// Pairs of queues in use, and the most there can be; `None`: the driver does not say.
     pub queue_pairs: Option<(u32, u32)>,
 }
@@ -110,7 +122,10 @@ impl Outlook {
             native: said.map(|ForPrograms { takes, .. }| takes),
             pieces: said.filter(|said| said.takes).map(|said| said.pieces),
             is_veth: super::offload::is_veth(index),
-            coalescing: ["rx-lro", "rx-gro-hw"].into_iter().filter(|feature| state.uses(feature)).collect(),
+            coalescing: features(&name)
+                .filter(|feature| feature.is_used && COALESCING.contains(&&*feature.name))
+                .map(|NicFeature { name, is_fixed, .. }| Coalescing { feature: name, is_fixed })
+                .collect(),
             queue_pairs: sys::queue_pairs(&name).ok().filter(|(_, most)| *most > 0),
             driver: state.driver,
             nic: name,

@@ -41,7 +41,7 @@ pub(crate) use attach::attach;
 pub use bpf_fs::{BpfFs, bpf_file_systems};
 pub use busy_poll::{Deferral, can_busy_poll};
 pub use claim::{Claim, Wanted};
-pub use cost::{NicChange, NicState, Outlook};
+pub use cost::{Coalescing, NicChange, NicState, Outlook};
 pub use discard::Discard;
 pub use error::XdpError;
 pub(crate) use error::chain;
