@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tsumugi_lab::child;
 
 /// The variable that says how much is logged, where no option does.
 pub const VARIABLE: &str = "TSUMUGI_LOG";
@@ -22,9 +23,11 @@ pub const VARIABLE: &str = "TSUMUGI_LOG";
 /// How much is logged.
 pub type Verbosity = LevelFilter;
 
-/// Writes what the library logs to standard error, up to this level. Not asked for, only commands that serve tell whom.
+/// Writes what the library logs to standard error, up to this level. Not asked for, only commands that serve tell whom, unless they
+/// are parts of another command.
 pub fn start(verbosity: Option<Verbosity>) {
-    let of_commands = || Targets::new().with_target(env!("CARGO_CRATE_NAME"), LevelFilter::INFO);
+    let own = if child::is_part() { LevelFilter::WARN } else { LevelFilter::INFO };
+    let of_commands = || Targets::new().with_target(env!("CARGO_CRATE_NAME"), own);
     let wanted = verbosity.map_or_else(of_commands, |level| Targets::new().with_default(level));
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
