@@ -169,11 +169,11 @@ fn up(options: &Up) -> tsumugi_measure::CommandResult {
     // What is begun is brought to an end, so that nothing half-made stays behind.
     let status = crate::uninterrupted(|| switch::up(&options.nics, &wanted))?;
     if let Some(why) = &status.native_refused {
-        eprintln!("tsumugi: not all drivers take the program: {why}; it is behind them now");
+        log::say(Level::WARN, format_args!("not all drivers take the program: {why}; it is behind them now"));
     }
     for port in &status.ports {
         if let Some(why) = &port.attached.drops {
-            eprintln!("tsumugi: {}: {why}", name(port));
+            log::say(Level::WARN, format_args!("{}: {why}", name(port)));
         }
         if let Some(LostOnTheWay { nic, other_end }) = &port.lost {
             let end = other_end.as_deref().unwrap_or("its other end");

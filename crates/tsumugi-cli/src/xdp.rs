@@ -315,7 +315,8 @@ fn counted(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> + '_ 
     port.counters.iter().copied().filter(|(_, value)| *value > 0)
 }
 
-fn access(port: &PortStatus) -> String {
+/// Who may use an endpoint.
+pub(crate) fn access(port: &PortStatus) -> String {
     let Access { owner, group, mode } = port.access;
     let name = |uid: u32| match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,
