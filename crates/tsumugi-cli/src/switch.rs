@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 use tsumugi_measure::choices::words;
+use tsumugi_measure::log::{self, Level};
 use tsumugi_rail::ether::Mac;
 use tsumugi_rail::switch::{
     self, BridgeStatus, CountedGroup, Hook, LostOnTheWay, Options, Port, Seen, Status,
@@ -177,11 +178,12 @@ fn up(options: &Up) -> tsumugi_measure::CommandResult {
         }
         if let Some(LostOnTheWay { nic, other_end }) = &port.lost {
             let end = other_end.as_deref().unwrap_or("its other end");
-            eprintln!(
-                "tsumugi: {nic} is a veth: checksums and VLAN tags that {end} leaves to the wire are lost; there: `ethtool -K {} tx \
-                 off txvlan off gro on`",
-                other_end.as_deref().unwrap_or("NIC")
+            let there = other_end.as_deref().unwrap_or("NIC");
+            let lost = format_args!(
+                "{nic} is a veth: checksums and VLAN tags that {end} leaves to the wire are lost; there: `ethtool -K {there} tx off \
+                 txvlan off gro on`"
             );
+            log::say(Level::WARN, lost);
         }
     }
     show(&status, false, options.json)

@@ -99,7 +99,11 @@ impl CanUse {
             let usable = if *usable { "yes" } else { "no" };
             columns.row(vec![usable.to_owned(), what.clone(), format!("{found}{action}")]);
         }
-        let whom = if Uid::effective().is_root() { "" } else { " (→ mends the rest; ask root for what only root may)" };
+        let whom = if Uid::effective().is_root() {
+            ""
+        } else {
+            " (→ mends the rest; ask root for what only root may)"
+        };
         format!("What {} can use here{whom}\n{columns}\n", self.user)
     }
 }
