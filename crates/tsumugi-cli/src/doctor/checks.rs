@@ -3,7 +3,7 @@
 use super::mpi;
 use super::probe;
 use super::taint::kernel_taint;
-use super::{Finding, Part};
+use super::{ATTACHED, Finding, MEMLOCK, OPEN_FILES, Part};
 use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 use std::fs;
@@ -32,12 +32,6 @@ const CAPABILITIES: [(CapabilitySet, &str); 5] = [
     (CapabilitySet::BPF, "BPF"),
 ];
 
-/// The check that finds what this user can have of the XDP receive path.
-pub(super) const ATTACHED: &str = "attached";
-/// The checks of what this user may have at most.
-pub(super) const LIMITS: [&str; 2] = [MEMLOCK, OPEN_FILES];
-const MEMLOCK: &str = "locked memory";
-const OPEN_FILES: &str = "open files";
 /// Files that a rank of Open MPI opens.
 const OPEN_FILES_MIN: u64 = 48;
 

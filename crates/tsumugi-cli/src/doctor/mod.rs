@@ -54,6 +54,12 @@ enum Part {
     Measuring,
 }
 
+/// The check that finds what the user who asks can have of the XDP receive path.
+const ATTACHED: &str = "attached";
+/// The checks of what he may have at most.
+const MEMLOCK: &str = "locked memory";
+const OPEN_FILES: &str = "open files";
+
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,6 +1,6 @@
 //! What the user who asks can use here, found by opening an endpoint as he would.
 
-use super::{Finding, Part, Verdict};
+use super::{ATTACHED, Finding, MEMLOCK, OPEN_FILES, Verdict};
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::Serialize;
@@ -72,7 +72,9 @@ impl CanUse {
             Ok(endpoint) => {
                 let report = endpoint.report();
                 offers.push(Offer::usable("receive path socket", String::new()));
-                offers.extend(findings.iter().filter(|it| it.check == super::checks::ATTACHED).map(xdp));
+                offers.extend(
+                    findings.iter().filter(|it| it.check == ATTACHED).map(|it| it.offer("receive path xdp")),
+                );
                 for path in SEND_PATHS {
                     let what = format!("send path {path}");
                     if report.send_paths.iter().any(|it| it == path) {
@@ -86,8 +88,8 @@ impl CanUse {
             }
             Err(error) => offers.push(Offer::refused("endpoints", &error.to_string(), "see 'missing' below")),
         }
-        offers.extend(findings.iter().filter(|it| it.check == super::mpi::CHECK).map(mpi));
-        let limits = findings.iter().filter(|it| super::checks::LIMITS.contains(&it.check));
+        offers.extend(findings.iter().filter(|it| it.check == super::mpi::CHECK).map(|it| it.offer("MPI")));
+        let limits = findings.iter().filter(|it| [MEMLOCK, OPEN_FILES].contains(&it.check));
         offers.extend(limits.filter(|it| it.verdict != Verdict::Ok).map(|it| it.offer(it.check)));
         CanUse { user: user(), offers }
     }
@@ -123,15 +125,6 @@ impl Finding {
         let usable = self.verdict == Verdict::Ok;
         Offer { what: what.to_owned(), usable, found: self.found.clone(), action: self.action.clone() }
     }
-}
-
-fn xdp(finding: &Finding) -> Offer {
-    debug_assert_eq!(finding.part, Part::Xdp);
-    finding.offer("receive path xdp")
-}
-
-fn mpi(finding: &Finding) -> Offer {
-    finding.offer("MPI")
 }
 
 /// Who asks, as he is called here.
