@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use tsumugi::Networks;
 use tsumugi_lab::child;
 use tsumugi_lab::kernel_log::KernelLog;
+use tsumugi_measure::log::{self, Level};
 use tsumugi_measure::{compare, eval, output, perf};
 
 /// As the standard library's, but that nobody hears it is no reason to die.
@@ -33,6 +34,9 @@ struct Arguments {
     /// commas between them. As the environment variable TSUMUGI_NETWORKS.
     #[arg(long, global = true, value_name = "LIST", allow_hyphen_values = true)]
     networks: Option<Networks>,
+    /// Write to standard error what the library does, up to this level: off, error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL", env = log::VARIABLE, hide_env_values = true)]
+    log: Option<log::Verbosity>,
     #[command(subcommand)]
     command: Command,
 }
@@ -105,12 +109,15 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
-    let Arguments { networks, command } = Arguments::parse();
-    if let Some(networks) = networks {
+    let Arguments { networks, log: verbosity, command } = Arguments::parse();
+    let networks = networks.map(|networks| (Networks::VARIABLE, networks.to_string()));
+    let said = verbosity.map(|verbosity| (log::VARIABLE, verbosity.to_string()));
+    for (variable, value) in networks.into_iter().chain(said) {
         // Every endpoint of this process asks the environment, and so do those of its children.
         // SAFETY: this is the only thread yet.
-        unsafe { std::env::set_var(Networks::VARIABLE, networks.to_string()) };
+        unsafe { std::env::set_var(variable, value) };
     }
+    log::start(verbosity);
     if command.makes_labs() && !child::has_parent() {
         lab::remove_abandoned();
     }
@@ -131,7 +138,7 @@ pub fn main() -> ExitCode {
     };
     let complaints = kernel.as_mut().and_then(KernelLog::complaints);
     if let Some(complaints) = &complaints {
-        eprintln!("tsumugi: {complaints}");
+        log::say(Level::ERROR, complaints);
     }
     match result {
         // Whatever came of it: a kernel that complains may be using memory that it has given away.
@@ -139,12 +146,9 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed(&*error) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("tsumugi: {error}");
-            let mut source = error.source();
-            while let Some(cause) = source {
-                eprintln!("  because: {cause}");
-                source = cause.source();
-            }
+            let causes = std::iter::successors(error.source(), |cause| cause.source());
+            let causes: String = causes.map(|cause| format!("\n  because: {cause}")).collect();
+            log::say(Level::ERROR, format_args!("{error}{causes}"));
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,7 @@
 //! `tsumugi status`: the NICs with the XDP receive path, its endpoints, and the processes that have endpoints of either receive path.
 
+mod doing;
+mod help;
 mod here;
 mod limit;
 pub(crate) mod processes;
@@ -27,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What to show.
 #[derive(Args)]
-#[command(after_help = HELP)]
+#[command(after_help = help::HELP)]
 pub(crate) struct StatusArguments {
     /// Print one JSON object; with --watch one a line.
     #[arg(long)]
@@ -39,65 +41,6 @@ pub(crate) struct StatusArguments {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
     watch: Option<Duration>,
 }
-
-const HELP: &str = "\
-Processes are shown with their endpoints of either receive path: your own; root sees all. Counters begin with the endpoint, those of
-a peer and its paths with the connection.
-
-What the program is doing:
-  calling     it calls the library, and so makes progress
-  asleep      it sleeps in a call until something arrives
-  event loop  its event loop watches the endpoint, and there is nothing to do
-  computing   it runs and does not call: nothing is sent, and what arrives waits or is taken in by the XDP program
-  elsewhere   it waits for something else, and does not call either
-  stopped     a signal or a debugger has stopped it
-
-Peers are strange (only the address is known), connecting, connected, leaving, or gone. A path is in use, or silent: it does not
-answer, and is asked from time to time.
-
-What messages wait for:
-  xoff        the peer has refused packets: its receive queue was full, because its program does not receive fast enough
-  credit      as much is under way as the peer has room for
-  congestion  the congestion window of the paths: what is under way is as much as the network carries
-  bitmap      as much is under way as a flow may have
-  silence     no path to the peer answers
-  nic         the queue of the NIC is full
-  handshake   the connection is being made
-  other       what was lost goes first, or a faster path is waited for
-
-Why packets were sent again:
-  overtaken    something that was sent later on the same path has arrived
-  timed_out    nothing was acknowledged for a while
-  path_silent  the path fell silent while another delivered
-  went_back    a Go-back-N receiver missed something before it
-  refused      the receiver had no room
-  not_taken    the NIC's queue was full
-  suspended    the endpoint was suspended meanwhile
-  damaged      they had arrived damaged
-
-What receive paths decided of packets:
-  deposited          DATA that was put into the receive queue
-  direct_writes      DATA that was written directly into the window
-  untranslated       DATA that would have been, had there been a translation: it was deposited
-  duplicate          DATA that had been deposited before
-  beyond_bitmap      DATA beyond the receive bitmap or the credit
-  out_of_order       DATA out of order in a Go-back-N flow
-  queue_full         DATA refused because the receive queue was full
-  malformed          bytes that are no packet of this version, or damaged in the header
-  corrupt            packets whose body fails its CRC
-  unknown_flow       packets for a flow that is not open
-  wrong_token        packets with the wrong token: forged, or of a former connection
-  wrong_epoch        packets for or from a former incarnation
-  violation          packets that break the rules of the protocol
-  handshake_refused  beginnings of connections that were refused
-  remote_refused     remote operations that were not permitted
-
-Examples:
-  tsumugi status                        NICs, endpoints of the XDP receive path, processes with peers and paths
-  tsumugi status --watch 2              the processes every 2 s, with rates
-  tsumugi status --json | jq '.processes[] | {pid, limit}'
-  tsumugi status --prometheus > /var/lib/prometheus/node-exporter/tsumugi.prom
-  tsumugi top                           the same on a screen that refreshes";
 
 fn interval(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
@@ -175,26 +118,5 @@ fn watch(every: Duration, json: bool) -> tsumugi_measure::CommandResult {
             writeln!(out, "{}", text::processes(&views))?;
         }
         out.flush()?;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tsumugi_wire::memory::Counter;
-
-    #[test]
-    fn every_word_that_is_shown_is_explained() {
-        let endpoint = tsumugi::Endpoint::open(tsumugi::Config::loopback()).expect("an endpoint");
-        let peer = endpoint.add_peer("127.0.0.1:9").expect("a peer");
-        let snapshot = endpoint.snapshot();
-        assert_eq!(endpoint.peers(), 1, "{peer:?}");
-        let explained = |word: &str| HELP.lines().any(|line| line.trim_start().starts_with(word));
-        for word in snapshot.resent.keys().chain(snapshot.peers[0].held_ns.keys()) {
-            assert!(explained(word), "{word}");
-        }
-        for (_, word) in Counter::ALL {
-            assert!(explained(word), "{word}");
-        }
     }
 }

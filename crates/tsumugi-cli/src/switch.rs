@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 use tsumugi_measure::choices::words;
+use tsumugi_measure::log::{self, Level};
 use tsumugi_rail::ether::Mac;
 use tsumugi_rail::switch::{
     self, BridgeStatus, CountedGroup, Hook, LostOnTheWay, Options, Port, Seen, Status,
@@ -169,19 +170,20 @@ fn up(options: &Up) -> tsumugi_measure::CommandResult {
     // What is begun is brought to an end, so that nothing half-made stays behind.
     let status = crate::uninterrupted(|| switch::up(&options.nics, &wanted))?;
     if let Some(why) = &status.native_refused {
-        eprintln!("tsumugi: not all drivers take the program: {why}; it is behind them now");
+        log::say(Level::WARN, format_args!("not all drivers take the program: {why}; it is behind them now"));
     }
     for port in &status.ports {
         if let Some(why) = &port.attached.drops {
-            eprintln!("tsumugi: {}: {why}", name(port));
+            log::say(Level::WARN, format_args!("{}: {why}", name(port)));
         }
         if let Some(LostOnTheWay { nic, other_end }) = &port.lost {
             let end = other_end.as_deref().unwrap_or("its other end");
-            eprintln!(
-                "tsumugi: {nic} is a veth: checksums and VLAN tags that {end} leaves to the wire are lost; there: `ethtool -K {} tx \
-                 off txvlan off gro on`",
-                other_end.as_deref().unwrap_or("NIC")
+            let there = other_end.as_deref().unwrap_or("NIC");
+            let lost = format_args!(
+                "{nic} is a veth: checksums and VLAN tags that {end} leaves to the wire are lost; there: `ethtool -K {there} tx off \
+                 txvlan off gro on`"
             );
+            log::say(Level::WARN, lost);
         }
     }
     show(&status, false, options.json)

@@ -5,7 +5,6 @@ use nix::unistd::{Uid, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::process::ExitCode;
 use tsumugi_rail::xdp::{self, Access, Attached, Pins, PortStatus, Stranger};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
@@ -16,8 +15,12 @@ pub(crate) struct Down {
     /// The NICs; all of them if none is named.
     #[arg(value_name = "NIC")]
     nics: Vec<String>,
+    /// Print one JSON object: what was taken off, and what is left.
+    #[arg(long)]
+    json: bool,
 }
 
+mod cost;
 mod settings;
 mod up;
 
@@ -36,6 +39,10 @@ pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
     let users = xdp::status(&pins)?.ports.iter().filter(|port| port.claimed).count();
     let gone = crate::uninterrupted(|| xdp::down(&pins, &options.nics))?;
     tsumugi_lab::deferred::give_back();
+    let left = xdp::status(&pins)?;
+    if options.json {
+        return show_json(&Gone { gone: gone.iter().map(Nic::from).collect(), left: Report::new(&left) });
+    }
     for attached in &gone {
         if attached.is_attached() {
             eprintln!("detached from {}", nic(attached));
@@ -43,7 +50,7 @@ pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
             eprintln!("forgot an attachment: {attached}");
         }
     }
-    if xdp::status(&pins)?.nics.is_empty() && users > 0 {
+    if left.nics.is_empty() && users > 0 {
         eprintln!(
             "in use: {users} endpoints; they go on through their sockets, but for those that demand the XDP receive path"
         );
@@ -85,6 +92,27 @@ struct Nic {
     found: Option<String>,
 }
 
+impl From<&Attached> for Nic {
+    fn from(attached: &Attached) -> Nic {
+        Nic {
+            name: attached.nic.clone(),
+            index: attached.index,
+            xdp: attached.mode.to_string(),
+            busy_polling: attached.before_busy_polling.is_some(),
+            attached: attached.is_attached(),
+            found: (!attached.is_attached()).then(|| attached.to_string()),
+        }
+    }
+}
+
+/// The answer of `down --json`: the NICs as they were, and what is there now.
+#[derive(Serialize)]
+struct Gone {
+    gone: Vec<Nic>,
+    #[serde(flatten)]
+    left: Report,
+}
+
 /// Somebody else's program.
 #[derive(Serialize)]
 struct Other {
@@ -109,14 +137,7 @@ struct Endpoint {
 
 impl Report {
     pub(crate) fn new(status: &xdp::PoolStatus) -> Report {
-        let nics = status.nics.iter().map(|attached| Nic {
-            name: attached.nic.clone(),
-            index: attached.index,
-            xdp: attached.mode.to_string(),
-            busy_polling: attached.before_busy_polling.is_some(),
-            attached: attached.is_attached(),
-            found: (!attached.is_attached()).then(|| attached.to_string()),
-        });
+        let nics = status.nics.iter().map(Nic::from);
         let others = status.strangers.iter().cloned();
         let others = others.map(|Stranger { nic, id, name, link, .. }| Other { nic, id, name, link });
         let endpoints = status.ports.iter().map(|endpoint| Endpoint {
@@ -141,17 +162,15 @@ impl Report {
     }
 }
 
-/// Prints it, as text or as one JSON object.
-fn show(status: &xdp::PoolStatus, json: bool) -> tsumugi_measure::CommandResult {
-    let mut out = tsumugi_measure::output::output();
-    if json {
-        writeln!(out, "{}", serde_json::to_string(&Report::new(status))?)?;
-    } else {
-        out.write_all(table(status).as_bytes())?;
-    }
+fn show_json(answer: &impl Serialize) -> tsumugi_measure::CommandResult {
+    tsumugi_measure::output::line(serde_json::to_string(answer)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn show(status: &xdp::PoolStatus) -> tsumugi_measure::CommandResult {
+    tsumugi_measure::output::text(table(status))?;
+    Ok(ExitCode::SUCCESS)
+}
 /// An outline of NICs, endpoints and what they counted: lines of different kinds, which no one table holds.
 pub(crate) fn table(status: &xdp::PoolStatus) -> String {
     let mut text = String::new();
@@ -201,7 +220,8 @@ fn counted(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> + '_ 
     port.counters.iter().copied().filter(|(_, value)| *value > 0)
 }
 
-fn access(port: &PortStatus) -> String {
+/// Who may use an endpoint.
+pub(crate) fn access(port: &PortStatus) -> String {
     let Access { owner, group, mode } = port.access;
     let name = |uid: u32| match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,

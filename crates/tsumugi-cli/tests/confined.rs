@@ -29,7 +29,8 @@ fn confined(script: &str) -> String {
 /// The line of `doctor` about something.
 fn finding<'a>(said: &'a str, check: &str) -> &'a str {
     let named = |line: &&str| line.split_once("  ").is_some_and(|(_, rest)| rest.contains(check));
-    said.lines().find(named).unwrap_or_else(|| panic!("{check} in {said}"))
+    let checks = said.lines().skip_while(|line| !line.starts_with("Socket receive path"));
+    checks.into_iter().find(named).unwrap_or_else(|| panic!("{check} in {said}"))
 }
 
 #[test]
@@ -73,9 +74,29 @@ fn doctor_tries_what_the_user_can_reach() {
     assert!(finding(&said, "attached").trim_start().starts_with("missing"), "{said}");
     let said = confined(&format!("{shut} \"$0\" up va --owner 65534; {USER} doctor; \"$0\" down"));
     assert!(finding(&said, "attached").contains("16 endpoints free"), "{said}");
+    assert!(
+        said.contains("\n  yes  receive path xdp") && said.contains("\n  no   send path packet"),
+        "{said}"
+    );
     let open = "mount -t bpf bpf /sys/fs/bpf;";
     let said = confined(&format!("{open} \"$0\" up va; {USER} doctor; \"$0\" down"));
-    assert!(finding(&said, "attached").contains("this user can open none"), "{said}");
+    assert!(finding(&said, "attached").contains("this user can open none: they are for root"), "{said}");
+    assert!(
+        said.contains("\n  no   receive path xdp") && said.contains("sudo tsumugi up va --owner"),
+        "{said}"
+    );
+    // The same, seen by root.
+    let asked =
+        confined(&format!("{open} \"$0\" up va --endpoints 2; \"$0\" doctor --user 65534; \"$0\" down"));
+    for line in [
+        "What nobody can use here",
+        "  yes  receive path socket",
+        "  no   receive path xdp",
+        "  yes  send path udp",
+    ] {
+        assert!(asked.contains(line), "{line}: {asked}");
+    }
+    assert!(finding(&asked, "attached").contains("of 2 endpoints this user can open none"), "{asked}");
 }
 
 #[test]

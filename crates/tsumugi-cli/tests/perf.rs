@@ -1,8 +1,10 @@
 //! `tsumugi perf` as scripts use it: real processes over loopback, exit codes, and what is on which stream.
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Metadata;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,13 +22,12 @@ impl Server {
     }
 
     fn start_on(port: &str, options: &[&str]) -> Server {
-        let mut process = Command::new(TSUMUGI)
-            .args(["perf", "serve", "--port", port])
-            .args(options)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
+        let mut command = Command::new(TSUMUGI);
+        command.args(["perf", "serve", "--port", port]).args(options);
+        Server::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts"))
+    }
+
+    fn of(mut process: Child) -> Server {
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
         let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -290,6 +291,59 @@ fn once_serves_one_client() {
     let output = server.perf("latency", &["--transport", "udp", "--count", "5", "--rounds", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(server.process.wait().expect("it ends").code(), Some(0));
+}
+
+/// What a server has written to standard error, which is a file, while a client measured and one went away; started with these
+/// options and with this environment. It is interrupted in the end.
+fn log_of(options: &[&str], environment: impl Fn(&Metadata) -> Vec<(&'static str, String)>) -> String {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = Command::new(TSUMUGI);
+    command.args(["perf", "serve", "--port", "0"]).args(options).stdout(Stdio::piped());
+    command.stderr(file.reopen().expect("the file")).env_remove("TSUMUGI_LOG").env_remove("JOURNAL_STREAM");
+    command.envs(environment(&file.as_file().metadata().expect("its number")));
+    let mut server = Server::of(command.spawn().expect("the server starts"));
+    row(&server.perf("latency", &["--json", "--size", "8", "--count", "5", "--rounds", "1"]));
+    let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
+    stranger.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("write");
+    let _ = stranger.read_to_end(&mut Vec::new());
+    server.interrupt();
+    assert_eq!(server.process.wait().expect("it ends").code(), Some(130));
+    std::fs::read_to_string(file.path()).expect("text")
+}
+
+#[test]
+fn a_server_tells_whom_it_serves() {
+    let log = log_of(&[], |_| Vec::new());
+    let lines: Vec<&str> = log.lines().collect();
+    let [measures, finished, stranger] = lines[..] else { panic!("{log}") };
+    let whole = [
+        "Z  INFO a client measures client=127.0.0.1:",
+        "metric=\"round_trip\" transport=\"tsumugi\" bytes=8",
+    ];
+    assert!(whole.iter().all(|words| measures.contains(words)), "{measures}");
+    assert!(finished.contains("INFO a client has finished client=127.0.0.1:"), "{finished}");
+    assert!(
+        stranger.contains(" WARN a client was given up: ") && stranger.contains("GET / HTTP"),
+        "{stranger}"
+    );
+}
+
+#[test]
+fn the_journal_gets_priorities_and_the_librarys_lines_where_they_are_asked_for() {
+    let journal = |file: &Metadata| vec![("JOURNAL_STREAM", format!("{}:{}", file.dev(), file.ino()))];
+    let log = log_of(&["--log", "info"], journal);
+    assert!(log.lines().all(|line| line.starts_with("<6>") || line.starts_with("<4>")), "{log}");
+    for words in
+        ["<6>endpoint 127.0.0.1:", "<6>connected peer=127.0.0.1:", "<6>the connection ended: it has closed"]
+    {
+        assert_eq!(log.matches(words).count(), 1, "{words}: {log}");
+    }
+    assert_eq!(log.matches("<4>").count(), 1, "the stranger alone: {log}");
+    assert!(!log.contains("sign of life"), "{log}");
+    // Another stream than the journal's, and another level.
+    let elsewhere =
+        |_: &Metadata| vec![("JOURNAL_STREAM", "1:1".to_owned()), ("TSUMUGI_LOG", "error".to_owned())];
+    assert_eq!(log_of(&[], elsewhere), "");
 }
 
 #[test]

@@ -22,7 +22,12 @@ const LOOK_UP: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Whether this process was started by [`Running::start`], or in a node of a lab.
 pub fn has_parent() -> bool {
-    [PARENT_VARIABLE, LAB_VARIABLE].iter().any(|name| std::env::var_os(name).is_some())
+    is_part() || std::env::var_os(LAB_VARIABLE).is_some()
+}
+
+/// Whether this process was started by [`Running::start`]: another command tells its user what it does.
+pub fn is_part() -> bool {
+    std::env::var_os(PARENT_VARIABLE).is_some()
 }
 
 /// In a process that [`Running::start`] started: asks the kernel to kill it when its parent dies.

@@ -22,6 +22,7 @@ pub mod eval;
 mod exchange;
 mod forwarding;
 mod groups;
+pub mod log;
 pub mod machine;
 pub mod nics;
 pub mod output;

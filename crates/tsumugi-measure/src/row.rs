@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::machine::Machine;
 
 /// What was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Metric {
     /// From sending a message to having received its echo.
     #[default]

@@ -9,7 +9,7 @@ mod attachment;
 
 use crate::choose::Chooser;
 use crate::given_up::GivenUp;
-use crate::liveness::{Evidence, Listener, Question, Questions};
+use crate::liveness::{Evidence, Listener, Presence, Question, Questions};
 use crate::memory::{Memory, MemoryError};
 use crate::networks::Networks;
 use crate::nics::{NicAddress, NicName, Nics};
@@ -23,8 +23,9 @@ use crate::xsk::{XskSendPathError, XskSendPaths};
 use crate::{Deliver, Packet, Rail, RailError};
 use attachment::Attachment;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use strum::VariantNames as _;
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
@@ -142,6 +143,8 @@ pub struct EthernetOptions {
     pub geometry: Geometry,
     /// Which NICs and networks may be used beside the one that a peer is named by.
     pub networks: Networks,
+    /// A listener of the program's own: on the port of the endpoint's number it is the endpoint's sign of life.
+    pub listener: Option<Arc<TcpListener>>,
 }
 
 /// Why an [`Ethernet`] rail did not open.
@@ -176,7 +179,7 @@ pub struct Ethernet {
     /// `None` on the loopback interface.
     nics: Option<Nics>,
     /// For who wants to know whether this process is there; `None` where the port is somebody else's.
-    listener: Option<Listener>,
+    presence: Option<Presence>,
     /// What is asked of peers' kernels.
     questions: Questions,
     /// What had to be done without when it was opened.
@@ -309,20 +312,14 @@ impl Ethernet {
             given_up.push(GivenUp::of(NEWS, &why, "allow netlink sockets (AF_NETLINK)"));
         }
         given_up.extend_from_slice(sockets.given_up());
-        let listener = match listener.and_then(|listener| listener.listen(address)) {
-            Ok(listener) => Some(listener),
-            Err(error) => {
-                let why = format!("listening on TCP port {}: {error}", address.port());
-                given_up.push(GivenUp::of(
-                    PRESENCE,
-                    &why,
-                    "leave the TCP port of the endpoint's number to it",
-                ));
-                None
-            }
-        };
-        let questions = Questions::new(address.ip());
-        Ok(Ethernet { sockets, send_paths, chooser, choice, xdp, nics, listener, questions, given_up })
+        let presence = Presence::on(address, options.listener.as_ref(), listener).map_err(|error| {
+            let why = format!("listening on TCP port {}: {error}", address.port());
+            let remedy =
+                "leave the TCP port of the endpoint's number to it, or name its listener (Config::listener)";
+            given_up.push(GivenUp::of(PRESENCE, &why, remedy));
+        });
+        let (presence, questions) = (presence.ok(), Questions::new(address.ip()));
+        Ok(Ethernet { sockets, send_paths, chooser, choice, xdp, nics, presence, questions, given_up })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -530,7 +527,7 @@ impl Rail for Ethernet {
     }
 
     fn listens(&self) -> bool {
-        self.listener.is_some()
+        self.presence.is_some()
     }
 
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {

@@ -22,8 +22,9 @@ use rustix::net::{self, RecvFlags, SendFlags};
 use rustix::time::Timespec;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::SECOND_NS;
@@ -151,6 +152,32 @@ impl Listener {
         net::bind(socket, &address)?;
         net::listen(socket, BACKLOG)?;
         Ok(self)
+    }
+}
+
+/// What listens on the TCP port of an endpoint's number, so that its kernel tells whether its process is there.
+#[derive(Debug)]
+pub(crate) enum Presence {
+    /// A socket of the endpoint's own.
+    Own(#[expect(dead_code, reason = "listens as long as it is held")] Listener),
+    /// The program's.
+    Program(#[expect(dead_code, reason = "listens as long as it is held")] Arc<TcpListener>),
+}
+
+impl Presence {
+    /// That of an endpoint with this address: what the program has on that port, or else a socket of its own.
+    pub(crate) fn on(
+        address: SocketAddr,
+        program: Option<&Arc<TcpListener>>,
+        own: io::Result<Listener>,
+    ) -> io::Result<Presence> {
+        let is_there = |listener: &&Arc<TcpListener>| {
+            listener.local_addr().is_ok_and(|theirs| theirs.port() == address.port())
+        };
+        match program.filter(is_there) {
+            Some(listener) => Ok(Presence::Program(Arc::clone(listener))),
+            None => own?.listen(address).map(Presence::Own),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 pub(crate) use bridge::{Bridge, Member};
-pub(crate) use features::sends_for_programs;
+pub(crate) use features::{ForPrograms, for_programs};
 pub(crate) use xdp::{GENERIC, NATIVE, OtherEnd, XdpOn, why_refused};
 
 /// A network interface.

@@ -2,8 +2,9 @@
 
 use crate::peer_name::PeerName;
 use crate::{Integrity, Networks, NetworksError, Policy, Replacement, Wait};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tsumugi_rail::fault::FaultOptions;
 use tsumugi_rail::{ReceiveChoice, SendChoice};
@@ -30,6 +31,11 @@ pub struct Config {
     ///
     /// Default: 0.
     pub port: u16,
+    /// A listener that the program has on the TCP port of the endpoint's number: it tells peers that the process is there, instead of
+    /// one of the endpoint's own. They connect to it and reset the connection without a word.
+    ///
+    /// Default: `None`.
+    pub listener: Option<Arc<TcpListener>>,
     /// Local address to bind to, and so which peers the endpoint has. `::` is every address of this
     /// host in both families: peers of IPv4 and of IPv6 at once, and on a host without IPv6 every address of IPv4. `0.0.0.0`
     /// is every address of IPv4 alone. Any other address is itself, for peers of its family.
@@ -149,6 +155,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             port: 0,
+            listener: None,
             bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             peers: Vec::new(),
             job: 0,
@@ -197,6 +204,7 @@ pub(crate) use setters;
 
 setters!(Config {
     port: u16,
+    listener: impl Into<Option<Arc<TcpListener>>>,
     bind: IpAddr,
     job: u64,
     accept_unknown: bool,

@@ -98,8 +98,8 @@
 //!
 //! | level | events |
 //! |---|---|
-//! | warning | an endpoint opens and does without something, or loses the XDP receive path; a connection ends with something lost; a path falls silent, or carries shorter packets than before; a packet arrives damaged; a peer of another version, or one too many; unexpected messages fill the memory; a switch box counts no more; none makes packets for several receivers where that was asked for |
-//! | information | an endpoint opens with all it wants; a peer is connected, or closes in good order; a path is used again; the XDP receive path is back; whether a switch box counts, where that was asked for |
+//! | warning | a connection ends with something lost, or its peer without a word; an endpoint loses the XDP receive path; a path falls silent (for how long, with how much lost), or its NIC or address goes; a path carries shorter packets than before; a packet arrives damaged; a peer of another version, or one too many; unexpected messages fill the memory; a switch box counts no more; none makes packets for several receivers where that was asked for |
+//! | information | an endpoint opens, with what it uses and does without, and ends: closed, aborted or suspended, with its messages; a peer is connected (its name, address and epoch), or closes in good order; a path is used again, and after how long; the XDP receive path is back; whether a switch box counts, where that was asked for |
 //! | debug | a connection is asked for, or refused here; packets are sent again because no acknowledgement came |
 //!
 //! # Who owns which buffer

@@ -7,7 +7,7 @@ mod common {
 
 use common::events::{count, logged};
 use common::loopback::{connected, eventually, open};
-use tsumugi::Config;
+use tsumugi::{Config, Endpoint};
 
 #[test]
 fn who_came_and_went_in_good_order_is_told_without_a_warning() {
@@ -26,7 +26,8 @@ fn who_came_and_went_in_good_order_is_told_without_a_warning() {
     let [here, there] = ports.map(|port| format!("127.0.0.1:{port}"));
     for at in [&here, &there] {
         assert_eq!(count(&lines, &["INFO tsumugi::report: endpoint", at]), 1, "{lines:#?}");
-        assert_eq!(count(&lines, &["INFO", ": connected", at]), 1, "{lines:#?}");
+        assert_eq!(count(&lines, &["INFO", ": connected", at, "epoch="]), 1, "{lines:#?}");
+        assert_eq!(count(&lines, &["INFO", "endpoint closed", at, "messages_sent="]), 1, "{lines:#?}");
     }
     assert_eq!(count(&lines, &["INFO", "the connection ended: it has closed", &here]), 1, "{lines:#?}");
     assert_eq!(count(&lines, &["INFO", "this endpoint has closed it", &there]), 1, "{lines:#?}");
@@ -69,4 +70,24 @@ fn both_sides_of_a_refusal_tell_of_it() {
     let [here, there] = ports.map(|port| format!("127.0.0.1:{port}"));
     assert!(count(&lines, &["DEBUG", "a connection was refused", &here]) >= 1, "{lines:#?}");
     assert_eq!(count(&lines, &["WARN", "it refuses this endpoint", &there]), 1, "{lines:#?}");
+}
+
+#[test]
+fn an_end_that_was_asked_for_is_no_warning() {
+    let mut port = 0;
+    let lines = logged(|| {
+        let endpoint = open(Config::loopback());
+        port = endpoint.port();
+        endpoint.abort();
+        let endpoint = open(Config::loopback().port(port));
+        drop(
+            Endpoint::resume(&endpoint.suspend().map_err(|(error, _)| error).unwrap(), Config::loopback())
+                .unwrap(),
+        );
+    });
+    let at = format!("127.0.0.1:{port}");
+    for end in ["endpoint aborted", "endpoint suspended", "endpoint closed"] {
+        assert_eq!(count(&lines, &["INFO", end, &at]), 1, "{end}: {lines:#?}");
+    }
+    assert_eq!(count(&lines, &["WARN"]), 0, "{lines:#?}");
 }

@@ -234,7 +234,9 @@ fn a_path_that_is_left_and_taken_up_again_is_told_of_once_each() {
     run.set_link(1, LinkOptions { loss: 1.0, ..links[1] });
     let cut = logged(|| drop(run.measure(SECOND_NS)));
     assert_eq!((count(&cut, &left), count(&cut, &taken_up)), (1, 0), "{cut:#?}");
+    assert_eq!(count(&cut, &["silent_ms=", "delivered=", "lost="]), 1, "{cut:#?}");
     run.set_link(1, links[1]);
     let mended = logged(|| drop(run.measure(SECOND_NS)));
     assert_eq!((count(&mended, &left), count(&mended, &taken_up)), (0, 1), "{mended:#?}");
+    assert_eq!(count(&mended, &["a path answers again", "left_ms="]), 1, "{mended:#?}");
 }

@@ -3,17 +3,18 @@
 use super::mpi;
 use super::probe;
 use super::taint::kernel_taint;
-use super::{Finding, Part};
+use super::{ATTACHED, Finding, MEMLOCK, OPEN_FILES, Part};
 use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Instant;
+use tsumugi::DEFAULT_PORT;
 use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_measure::nics;
 use tsumugi_rail::kernel_version;
-use tsumugi_rail::xdp::{self, MtuExcess, Pins, Stranger};
+use tsumugi_rail::xdp::{self, MtuExcess, Pins, PortStatus, Stranger};
 
 /// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
 /// still be descheduled for 3 ms.
@@ -31,10 +32,13 @@ const CAPABILITIES: [(CapabilitySet, &str); 5] = [
     (CapabilitySet::BPF, "BPF"),
 ];
 
+/// Files that a rank of Open MPI opens.
+const OPEN_FILES_MIN: u64 = 48;
+
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
     findings.extend(["rmem", "wmem"].map(socket_buffer));
-    findings.extend([nics_used(), memlock(), crc32c()]);
+    findings.extend([nics_used(), memlock(), open_files(), crc32c()]);
     findings.extend([kernel_for_xdp(), capabilities(), xdp(), bpffs(), attached(), mtu(), busy_polling()]);
     findings.extend(mpi::all());
     findings.extend([tools(), namespaces(), leftovers()]);
@@ -134,8 +138,25 @@ fn nics_used() -> Finding {
     }
 }
 
+fn open_files() -> Finding {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match most {
+        Some(most) if most < OPEN_FILES_MIN => {
+            let found = format!("{most} at most: MPI programs need {OPEN_FILES_MIN}");
+            Finding::note(
+                Part::Socket,
+                OPEN_FILES,
+                found,
+                "ulimit -n 1024 (nofile in /etc/security/limits.conf)",
+            )
+        }
+        Some(most) => Finding::ok(Part::Socket, OPEN_FILES, format!("up to {most}")),
+        None => Finding::ok(Part::Socket, OPEN_FILES, "unlimited"),
+    }
+}
+
 fn memlock() -> Finding {
-    const CHECK: &str = "locked memory";
+    const CHECK: &str = MEMLOCK;
     match tsumugi_rail::pinned_bytes_max() {
         Ok(None) => Finding::ok(Part::Socket, CHECK, "unlimited"),
         Ok(Some(bytes)) if bytes >= 64 << 20 => {
@@ -239,7 +260,7 @@ fn bpffs() -> Finding {
 
 /// What this user can have of the XDP receive path, found by opening what there is.
 fn attached() -> Finding {
-    const CHECK: &str = "attached";
+    const CHECK: &str = ATTACHED;
     let status = match Pins::here().and_then(|pins| xdp::status(&pins)) {
         Ok(status) => status,
         Err(error) => {
@@ -275,16 +296,39 @@ fn attached() -> Finding {
         }
         (true, ..) => Finding::missing(Part::Xdp, CHECK, "on no NIC", "sudo tsumugi up NIC"),
         (false, 0, _) => {
-            let found = format!("{nics}; of {} endpoints this user can open none", status.ports.len());
-            let action = "sudo tsumugi up NIC --owner USER --port PORT; allow this program bpf(2)";
+            let found = format!(
+                "{nics}; of {} endpoints this user can open none: they are for {}",
+                status.ports.len(),
+                whose(&status.ports)
+            );
+            let nic = status.nics.iter().find_map(|attached| attached.nic.as_deref()).unwrap_or("NIC");
+            let port = status.ports.last().map_or(DEFAULT_PORT, |last| last.port.saturating_add(1));
+            let action = format!(
+                "sudo tsumugi up {nic} --owner {} --port {port}; in a container also allow this program bpf(2)",
+                super::user::user()
+            );
             Finding::missing(Part::Xdp, CHECK, found, action)
         }
         (false, _, 0) => {
-            let action = "sudo tsumugi up NIC --endpoints N";
-            Finding::note(Part::Xdp, CHECK, format!("{nics}; no endpoint is free"), action)
+            let found = format!("{nics}; of {ours} endpoints that this user may have none is free");
+            Finding::note(Part::Xdp, CHECK, found, "sudo tsumugi up NIC --endpoints N")
         }
-        (false, _, free) => Finding::ok(Part::Xdp, CHECK, format!("{nics}; {free} endpoints free")),
+        (false, _, free) => {
+            let all = status.ports.len();
+            Finding::ok(
+                Part::Xdp,
+                CHECK,
+                format!("{nics}; {free} endpoints free, of {ours} for this user and {all} in all"),
+            )
+        }
     }
+}
+
+/// Who may use endpoints: owner, group and permissions, once each.
+fn whose(ports: &[PortStatus]) -> String {
+    let mut all: Vec<String> = ports.iter().map(crate::xdp::access).collect();
+    all.dedup();
+    all.join(", ")
 }
 
 /// The NICs' names.
@@ -413,6 +457,7 @@ mod tests {
             offload(true),
             nics_used(),
             memlock(),
+            open_files(),
             crc32c(),
             xdp(),
             bpffs(),

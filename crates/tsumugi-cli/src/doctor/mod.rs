@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use tsumugi_measure::report::columns::Columns;
+use user::CanUse;
 
 mod checks;
 mod mpi;
 mod paths;
 mod probe;
 mod taint;
+mod user;
 
 /// Options of this command.
 #[derive(Args)]
@@ -24,11 +26,14 @@ pub(crate) struct Arguments {
     /// a name or address, with a port if it is not 7411, where any program has an endpoint.
     #[arg(long, value_name = "HOST")]
     paths: Option<String>,
+    /// Say what this user can use, by name or number, whose PATH and limits are those of the caller (root).
+    #[arg(long, value_name = "NAME", conflicts_with = "paths")]
+    user: Option<String>,
 }
 
 const HELP: &str = "\
-Everything is tried, not looked up, where that is possible without changing the machine. Root also makes and \
-removes a lab of one node.
+First comes what the user who asks can use, and what mends the rest. Everything is tried, not looked up, where that is \
+possible without changing the machine. Root also makes and removes a lab of one node.
 
 Exit code: 0 if everything that the socket receive path needs is there, which is what every program uses that has no \
 privileges; 1 otherwise. What is missing for a lab or for the XDP receive path does not change it.";
@@ -48,6 +53,12 @@ enum Part {
     /// Believable figures.
     Measuring,
 }
+
+/// The check that finds what the user who asks can have of the XDP receive path.
+const ATTACHED: &str = "attached";
+/// The checks of what he may have at most.
+const MEMLOCK: &str = "locked memory";
+const OPEN_FILES: &str = "open files";
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -97,6 +108,8 @@ impl Finding {
 struct Report<'a> {
     /// Whether the socket receive path has all it needs.
     ok: bool,
+    /// What the user who asks can use.
+    can_use: CanUse,
     findings: &'a [Finding],
 }
 
@@ -104,12 +117,17 @@ pub(crate) fn run(arguments: Arguments) -> tsumugi_measure::CommandResult {
     if let Some(host) = &arguments.paths {
         return paths::run(host, arguments.json);
     }
+    if let Some(name) = &arguments.user {
+        user::become_user(name)?;
+    }
     let findings = checks::all();
     let ok = usable(&findings);
+    let can_use = CanUse::new(&findings);
     let mut out = tsumugi_measure::output::output();
     if arguments.json {
-        writeln!(out, "{}", serde_json::to_string(&Report { ok, findings: &findings })?)?;
+        writeln!(out, "{}", serde_json::to_string(&Report { ok, can_use, findings: &findings })?)?;
     } else {
+        out.write_all(can_use.table().as_bytes())?;
         out.write_all(table(&findings).as_bytes())?;
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })

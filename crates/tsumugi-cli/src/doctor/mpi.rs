@@ -6,7 +6,7 @@ use tsumugi_mpi::installation::{self, Installation};
 use tsumugi_mpi::libfabric;
 use tsumugi_mpi::provider;
 
-const CHECK: &str = "MPI";
+pub(super) const CHECK: &str = "MPI";
 
 /// The provider, and each MPI with it.
 pub(super) fn all() -> Vec<Finding> {

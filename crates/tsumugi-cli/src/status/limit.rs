@@ -1,6 +1,6 @@
 //! What limits an endpoint now, in a sentence.
 
-use super::processes::Doing;
+use super::doing::Doing;
 use super::rates::Rates;
 use super::units::{bytes, time};
 use tsumugi::snapshot::{PeerSnapshot, Snapshot};

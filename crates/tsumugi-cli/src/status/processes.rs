@@ -1,5 +1,6 @@
 //! The processes that have endpoints, and what those show.
 
+use super::doing::Doing;
 use super::limit;
 use super::rates::Rates;
 use serde::Serialize;
@@ -17,38 +18,6 @@ const ANSWER_TIME: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Time between two searches for new processes: each reads all of `/proc`.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
-
-/// What the program that has an endpoint is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Doing {
-    /// It calls the library, and so makes progress.
-    Calling,
-    /// It sleeps in a call until something arrives.
-    Asleep,
-    /// Its event loop watches the endpoint, and there is nothing to do.
-    EventLoop,
-    /// It runs and does not call.
-    Computing,
-    /// It waits for something else.
-    Elsewhere,
-    /// A signal or a debugger has stopped it.
-    Stopped,
-}
-
-impl Doing {
-    /// As it is shown.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Doing::Calling => "calling",
-            Doing::Asleep => "asleep",
-            Doing::EventLoop => "event loop",
-            Doing::Computing => "computing",
-            Doing::Elsewhere => "elsewhere",
-            Doing::Stopped => "stopped",
-        }
-    }
-}
 
 /// One endpoint of a process, as it is now.
 #[derive(Clone, Debug, Serialize)]
@@ -188,7 +157,7 @@ fn view(
         (now.cpu_s - before.cpu_s).max(0.0) / now.at.duration_since(before.at).as_secs_f64().max(1e-3)
     });
     let age_s = (monotonic_ns().saturating_sub(endpoint.taken_ns)) as f64 / 1e9;
-    let doing = doing(reading, process, endpoint.in_event_loop);
+    let doing = Doing::of(reading, process.state, endpoint.in_event_loop);
     // Nothing new was shown: nothing has changed, as far as anybody knows.
     let rates = before.map(|before| Rates::between(&before.snapshot, &endpoint));
     let limit = limit::sentence(&endpoint, rates.as_ref(), doing, cpus, age_s);
@@ -205,17 +174,6 @@ fn view(
         limit,
         rates,
         endpoint,
-    }
-}
-
-fn doing(reading: &Reading, process: &Process, in_event_loop: bool) -> Doing {
-    match process.state {
-        'T' | 't' => Doing::Stopped,
-        _ if reading.is_asleep => Doing::Asleep,
-        _ if reading.is_fresh => Doing::Calling,
-        _ if in_event_loop && process.state == 'S' => Doing::EventLoop,
-        'R' => Doing::Computing,
-        _ => Doing::Elsewhere,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Endpoints to try what is said of them with.
 
+use super::doing::Doing;
 use super::limit;
-use super::processes::{Doing, View};
+use super::processes::View;
 use super::rates::Rates;
 use std::collections::BTreeMap;
 use tsumugi::snapshot::{NicSnapshot, PeerSnapshot, ReceiveSnapshot, Snapshot};

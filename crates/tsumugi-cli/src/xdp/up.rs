@@ -1,13 +1,16 @@
 //! `tsumugi up`: puts the XDP receive path on NICs.
 
+use super::cost::{Before, Cost, dry_run};
 use super::settings::{Settings, permissions};
-use super::{require_root, show};
+use super::{Report, require_root, show, show_json};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use nix::unistd::{Gid, Group, Uid, User};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tsumugi_measure::choices::words;
+use tsumugi_measure::log::{self, Level};
 use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, XdpError};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
 
@@ -27,6 +30,7 @@ root alone), in /run/tsumugi/bpf, which 'up' mounts and 'down' takes away.
   sudo tsumugi up eth1 eth2 --mode 666          two NICs, for everyone on this host
   sudo tsumugi up eth1 --owner bob --port 7500 --endpoints 4    four more, for bob
   sudo tsumugi up --config /etc/tsumugi/up.toml                 what the file says, as at boot
+  tsumugi up eth1 --dry-run                                     what it would give and cost there
 
 The file has the options by their names, and what is given here as well counts instead:
 
@@ -83,9 +87,21 @@ pub(crate) struct Up {
     /// `down`. Programs on these NICs that do not busy-poll may then wait up to 2 ms longer for a packet.
     #[arg(long)]
     busy_poll: bool,
+    /// Say what is to be expected on each NIC, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// The answer of `--json`: as that of `status`, and what each NIC that the program is new on has paid.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    status: Report,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    costs: Vec<Cost>,
 }
 
 /// A user or group that this host does not have.
@@ -123,7 +139,9 @@ impl Up {
 }
 
 pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
-    require_root("up")?;
+    if !options.dry_run {
+        require_root("up")?;
+    }
     let from_file;
     let options = match &options.config {
         Some(file) => {
@@ -135,13 +153,16 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
                 } else {
                     format!("does not name {}", options.nics.join(" or "))
                 };
-                eprintln!("tsumugi: {} {names}: nothing to do", file.display());
+                log::say(Level::INFO, format_args!("{} {names}: nothing to do", file.display()));
                 return Ok(ExitCode::SUCCESS);
             }
             &from_file
         }
         None => options,
     };
+    if options.dry_run {
+        return dry_run(&options.nics, options.xdp, options.json);
+    }
     let owner = match &options.owner {
         Some(name) => Some(user(name)?),
         None => std::env::var("SUDO_UID").ok().and_then(|uid| user(&uid).ok()),
@@ -179,13 +200,14 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
     // What stands for nothing any more goes.
     let dead = xdp::status(&pins)?.nics.into_iter().filter(|attached| !attached.is_attached());
     let dead: Vec<Attached> = dead.collect();
+    let before: Vec<Before> = options.nics.iter().filter_map(|nic| Before::of(nic, &pins)).collect();
     // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
     let all = crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
     for attached in &dead {
-        eprintln!("tsumugi: forgot an attachment: {attached}");
+        log::say(Level::INFO, format_args!("forgot an attachment: {attached}"));
     }
-    for caution in all.iter().flat_map(|attached| [caution(attached), price(attached)]).flatten() {
-        eprintln!("tsumugi: {caution}");
+    for caution in all.iter().filter_map(caution) {
+        log::say(Level::WARN, caution);
     }
     // Where the first `up` has put it.
     let status = xdp::status(&Pins::here()?)?;
@@ -193,12 +215,19 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
     let kept =
         status.ports.iter().filter(|port| asked(port.port) && !port.access.is_same(pool.access)).count();
     if kept > 0 {
-        eprintln!(
-            "tsumugi: endpoints that a process has, and that stay with who may use them now: {kept}; `tsumugi status` \
-             shows whose they are"
+        log::say(
+            Level::WARN,
+            format_args!(
+                "endpoints that a process has, and that stay with who may use them now: {kept}; `tsumugi status` shows whose they are"
+            ),
         );
     }
-    show(&status, options.json)
+    let costs: Vec<Cost> = before.iter().filter_map(|before| before.cost(&all)).collect();
+    if options.json {
+        return show_json(&Answer { status: Report::new(&status), costs });
+    }
+    costs.iter().for_each(|cost| log::say(Level::INFO, cost.line()));
+    show(&status)
 }
 
 /// What is wrong with a NIC to which the program is attached.
@@ -223,16 +252,6 @@ fn caution(attached: &Attached) -> Option<String> {
         }
     };
     Some(XdpError::Mtu { nic, excess }.to_string() + &then)
-}
-
-/// What it costs others that the program is attached to a NIC, and what they could have instead.
-fn price(attached: &Attached) -> Option<String> {
-    let nic = attached.nic.as_ref().filter(|_| xdp::costs_segmentation(attached))?;
-    Some(format!(
-        "{nic} is a veth: with the program in its driver (native) every packet reaches it by itself, and streams into it, TCP's too, \
-         may fall to a sixth. Behind the driver (`tsumugi down {nic}; tsumugi up {nic} --xdp generic`) they stay at half and short \
-         messages are as fast, but long ones are taken in only while their process makes calls"
-    ))
 }
 
 fn user(name: &str) -> Result<(Uid, Gid), NoSuch> {

@@ -1,9 +1,9 @@
 //! Tsumugi itself, through the public library: one endpoint on each side, used by one of the programming models.
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -256,9 +256,10 @@ pub(crate) fn check_faults(text: &str) -> Result<(), String> {
 pub(crate) fn serve(
     bind: IpAddr,
     port: u16,
+    listener: &Arc<TcpListener>,
     options: &TsumugiOptions,
 ) -> Result<(u16, Box<dyn Peer>), Failure> {
-    let endpoint = open(options.config(bind, port)?)?;
+    let endpoint = open(options.config(bind, port)?.listener(Arc::clone(listener)))?;
     Ok((endpoint.port(), options.side(endpoint, None)?))
 }
 

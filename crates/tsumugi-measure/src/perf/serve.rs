@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -47,19 +48,10 @@ pub(crate) fn run(serve: &super::Serve) -> crate::CommandResult {
     let listener = listen(serve.port).map_err(|cause| ServeError::Bind { port: serve.port, cause })?;
     let port = listener.local_addr()?.port();
     output::line(format_args!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends"))?;
+    let server = Server { listener: Arc::new(listener), port, serve };
     loop {
-        let client = next_client(&listener, present(port));
-        match client {
-            Ok(control) => {
-                let client = control
-                    .peer_addr()
-                    .map_or("a client".to_owned(), |address| canonical(address).to_string());
-                match session(&control, port, serve, SILENCE_MAX) {
-                    Ok(()) => {}
-                    Err(SessionError::Control(ControlError::Interrupted)) => {}
-                    Err(error) => eprintln!("tsumugi perf: {client}: {error}"),
-                }
-            }
+        match next_client(&server.listener, server.present()) {
+            Ok(control) => server.session(&control, SILENCE_MAX),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(cause) => return Err(ServeError::Accept { port, cause }.into()),
         }
@@ -81,12 +73,6 @@ fn listen(port: u16) -> io::Result<TcpListener> {
         })
     };
     when_free(bind, |error| error.kind() == ErrorKind::AddrInUse)
-}
-
-/// An endpoint that is there while nobody measures, so that others can ask which paths lead here. `None` where the UDP port is
-/// somebody else's.
-fn present(port: u16) -> Option<Endpoint> {
-    Endpoint::open(Config::default().port(port).receive(ReceiveChoice::Socket).wait(Wait::Block)).ok()
 }
 
 /// The next connection of a client. `ErrorKind::Interrupted` on Ctrl-C.
@@ -162,62 +148,184 @@ enum SessionError {
     Io(#[from] io::Error),
 }
 
-/// One client's measurements, one after the other, until it closes its control connection.
-fn session(
-    control: &TcpStream,
-    port: u16,
-    serve: &super::Serve,
-    silence_max: Duration,
-) -> Result<(), SessionError> {
-    control::prepare(control)?;
-    loop {
-        let ended = match control::hear(control, Some(silence_max)) {
-            Ok(request) => measurement(control, port, serve, request),
-            Err(ControlError::Closed) => return Ok(()),
-            Err(error) => Err(error.into()),
-        };
-        if let Err(error) = ended {
-            // The client learns why, if it is still there, and nothing more is expected of it.
-            control::end(control, &Reply::Refused { why: error.to_string() });
-            return Err(error);
-        }
+impl SessionError {
+    /// Whether somebody ended it on purpose: the client, in the middle of a measurement, or Ctrl-C here.
+    fn is_end(&self) -> bool {
+        matches!(
+            self,
+            SessionError::Control(ControlError::Closed | ControlError::Interrupted)
+                | SessionError::Failed(Failure::Stopped(StopReason::Control | StopReason::Interrupted))
+        )
     }
 }
 
-fn measurement(
-    control: &TcpStream,
+/// What it takes to serve.
+struct Server<'a> {
+    /// Who has the TCP port of an endpoint's number tells for it that its process is there.
+    listener: Arc<TcpListener>,
     port: u16,
-    serve: &super::Serve,
-    mut request: Request,
-) -> Result<(), SessionError> {
-    if request.tsumugi_perf != control::VERSION {
-        return Err(Failure::Refused(format!(
-            "this server speaks version {} of the perf protocol, the client version {}: install the same \
-             tsumugi on both hosts",
-            control::VERSION,
-            request.tsumugi_perf
-        ))
-        .into());
+    serve: &'a super::Serve,
+}
+
+/// What a client has had measured.
+#[derive(Default)]
+struct Served {
+    measurements: u32,
+    /// What the latest was.
+    latest: Option<(Metric, Transport)>,
+}
+
+impl Server<'_> {
+    /// An endpoint that is there while nobody measures, so that others can ask which paths lead here. `None` where the UDP port
+    /// is somebody else's.
+    fn present(&self) -> Option<Endpoint> {
+        let config = Config::default().port(self.port).receive(ReceiveChoice::Socket).wait(Wait::Block);
+        Endpoint::open(config.listener(Arc::clone(&self.listener))).ok()
     }
-    if let Some(options) = &mut request.ours {
-        options.wait = serve.wait.clone().unwrap_or_else(|| options.wait.clone());
-        options.receive = serve.receive.clone().unwrap_or_else(|| options.receive.clone());
-    }
-    let mut peer = open(control, port, &request)?;
-    let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
-    let mut watch = Watch::new(Some(control), silence_max);
-    let stream = Stream::of(request.message_bytes);
-    let done = match request.metric {
-        Metric::RoundTrip | Metric::Overhead => {
-            answer(peer.as_mut(), request.message_bytes as usize, request.message_bytes, &mut watch)?
+
+    /// Serves one client, and tells of it.
+    fn session(&self, control: &TcpStream, silence_max: Duration) {
+        let client =
+            control.peer_addr().map_or("unknown".to_owned(), |address| canonical(address).to_string());
+        let (start, mut served) = (Instant::now(), Served::default());
+        let ended = self.measurements(control, &client, silence_max, &mut served);
+        let measurements = served.measurements;
+        let seconds = format_args!("{:.1}", start.elapsed().as_secs_f32());
+        match ended {
+            Ok(()) => tracing::info!(%client, measurements, %seconds, "a client has finished"),
+            Err(error) if error.is_end() => {
+                let who = if interrupted() { "Ctrl-C here" } else { "the client left" };
+                tracing::info!(%client, measurements, %seconds, "a measurement was cut short: {who}");
+            }
+            Err(error) => tracing::warn!(%client, measurements, %seconds, "a client was given up: {error}"),
         }
-        Metric::Bandwidth | Metric::Rate => peer.sink(stream, &mut watch)?,
-        Metric::Overlap => answer(peer.as_mut(), OVERLAP_QUESTION_BYTES, request.message_bytes, &mut watch)?,
-        Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
-    };
-    let _: Finish = control::hear(control, Some(silence_max))?;
-    control::say(control, &Reply::Done(done))?;
-    Ok(peer.close()?)
+    }
+
+    /// One client's measurements, one after the other, until it closes its control connection.
+    fn measurements(
+        &self,
+        control: &TcpStream,
+        client: &str,
+        silence_max: Duration,
+        served: &mut Served,
+    ) -> Result<(), SessionError> {
+        control::prepare(control)?;
+        loop {
+            let ended = match control::hear::<Request>(control, Some(silence_max)) {
+                Ok(request) => {
+                    let what = (request.metric, request.transport);
+                    if served.latest.replace(what) != Some(what) {
+                        let (metric, transport): (&str, &str) =
+                            (request.metric.into(), request.transport.into());
+                        tracing::info!(%client, metric, transport, bytes = request.message_bytes, "a client measures");
+                    }
+                    served.measurements += 1;
+                    self.measurement(control, request)
+                }
+                Err(ControlError::Closed) => return Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = ended {
+                // The client learns why, if it is still there, and nothing more is expected of it.
+                control::end(control, &Reply::Refused { why: error.to_string() });
+                return Err(error);
+            }
+        }
+    }
+
+    fn measurement(&self, control: &TcpStream, mut request: Request) -> Result<(), SessionError> {
+        if request.tsumugi_perf != control::VERSION {
+            return Err(Failure::Refused(format!(
+                "this server speaks version {} of the perf protocol, the client version {}: install the same \
+                 tsumugi on both hosts",
+                control::VERSION,
+                request.tsumugi_perf
+            ))
+            .into());
+        }
+        if let Some(options) = &mut request.ours {
+            options.wait = self.serve.wait.clone().unwrap_or_else(|| options.wait.clone());
+            options.receive = self.serve.receive.clone().unwrap_or_else(|| options.receive.clone());
+        }
+        let mut peer = self.open(control, &request)?;
+        let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
+        let mut watch = Watch::new(Some(control), silence_max);
+        let stream = Stream::of(request.message_bytes);
+        let done = match request.metric {
+            Metric::RoundTrip | Metric::Overhead => {
+                answer(peer.as_mut(), request.message_bytes as usize, request.message_bytes, &mut watch)?
+            }
+            Metric::Bandwidth | Metric::Rate => peer.as_mut().sink(stream, &mut watch)?,
+            Metric::Overlap => {
+                answer(peer.as_mut(), OVERLAP_QUESTION_BYTES, request.message_bytes, &mut watch)?
+            }
+            Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
+        };
+        let _: Finish = control::hear(control, Some(silence_max))?;
+        control::say(control, &Reply::Done(done))?;
+        Ok(peer.close()?)
+    }
+
+    /// Opens this side of the data path, and tells the client that it may open the other.
+    fn open(&self, control: &TcpStream, request: &Request) -> Result<Box<dyn Peer>, SessionError> {
+        let here = canonical(control.local_addr()?);
+        let there = canonical(control.peer_addr()?);
+        match request.transport {
+            Transport::TcpSpin | Transport::TcpBlock => {
+                let tuning = request.tuning.unwrap_or(Tuning::PROMPT);
+                let listener = TcpListener::bind(with_port(here, 0))?;
+                // Before the connection is made, so that its window scale allows for the buffer.
+                if let Some(bytes) = tuning.buffer_bytes
+                    && sockopt::set_socket_recv_buffer_size_force(&listener, bytes).is_err()
+                {
+                    let _ = sockopt::set_socket_recv_buffer_size(&listener, bytes);
+                }
+                control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
+                let stream = loop {
+                    let stream = accept(&listener, Some(Duration::from_secs(5)), None)?;
+                    if canonical(stream.peer_addr()?).ip() == there.ip() {
+                        break stream;
+                    }
+                };
+                Ok(Box::new(Tcp::new(stream, request.transport == Transport::TcpSpin, tuning)?))
+            }
+            Transport::Udp => {
+                let peer_port = request.udp_port.unwrap_or(0);
+                let socket = UdpSocket::bind(with_port(here, self.port))
+                    .map_err(Failure::system(format!("the server cannot use its UDP port {}", self.port)))?;
+                socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
+                    "the server cannot reach UDP port {peer_port} of {there}"
+                )))?;
+                let udp = Udp::new(socket, request.in_flight, Role::Answers)?;
+                control::say(control, &Reply::ready(self.port))?;
+                Ok(Box::new(udp))
+            }
+            Transport::RawXdp => {
+                let options = request.frames()?;
+                let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
+                raw.connect(options.mac);
+                control::say(control, &Reply::Ready { port: self.port, mac: Some(raw.mac()) })?;
+                Ok(Box::new(raw))
+            }
+            Transport::RawWrite => {
+                let options = request.frames()?;
+                let mut raw = RawWrite::open(here, there, options.mode()?, Role::Answers)?;
+                raw.connect(options.mac);
+                control::say(control, &Reply::Ready { port: self.port, mac: Some(raw.mac()) })?;
+                Ok(Box::new(raw))
+            }
+            Transport::Tsumugi => {
+                let options = request.ours.as_ref().ok_or_else(|| {
+                    Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
+                })?;
+                // The XDP receive path has ports of its own; the client is told which it is.
+                let port = if options.receive == "xdp" { 0 } else { self.port };
+                let (port, ours) = ours::serve(here.ip(), port, &self.listener, options)?;
+                control::say(control, &Reply::ready(port))?;
+                Ok(ours)
+            }
+        }
+    }
 }
 
 /// Answers each message of `question_bytes` by one of `bytes`, until the client says that it has finished.
@@ -262,67 +370,6 @@ fn idle(peer: &mut dyn Peer, time: Duration, control: &TcpStream) -> Result<Stre
     })
 }
 
-/// Opens this side of the data path, and tells the client that it may open the other.
-fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Peer>, SessionError> {
-    let here = canonical(control.local_addr()?);
-    let there = canonical(control.peer_addr()?);
-    match request.transport {
-        Transport::TcpSpin | Transport::TcpBlock => {
-            let tuning = request.tuning.unwrap_or(Tuning::PROMPT);
-            let listener = TcpListener::bind(with_port(here, 0))?;
-            // Before the connection is made, so that its window scale allows for the buffer.
-            if let Some(bytes) = tuning.buffer_bytes
-                && sockopt::set_socket_recv_buffer_size_force(&listener, bytes).is_err()
-            {
-                let _ = sockopt::set_socket_recv_buffer_size(&listener, bytes);
-            }
-            control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
-            let stream = loop {
-                let stream = accept(&listener, Some(Duration::from_secs(5)), None)?;
-                if canonical(stream.peer_addr()?).ip() == there.ip() {
-                    break stream;
-                }
-            };
-            Ok(Box::new(Tcp::new(stream, request.transport == Transport::TcpSpin, tuning)?))
-        }
-        Transport::Udp => {
-            let peer_port = request.udp_port.unwrap_or(0);
-            let socket = UdpSocket::bind(with_port(here, port))
-                .map_err(Failure::system(format!("the server cannot use its UDP port {port}")))?;
-            socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
-                "the server cannot reach UDP port {peer_port} of {there}"
-            )))?;
-            let udp = Udp::new(socket, request.in_flight, Role::Answers)?;
-            control::say(control, &Reply::ready(port))?;
-            Ok(Box::new(udp))
-        }
-        Transport::RawXdp => {
-            let options = request.frames()?;
-            let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
-            raw.connect(options.mac);
-            control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
-            Ok(Box::new(raw))
-        }
-        Transport::RawWrite => {
-            let options = request.frames()?;
-            let mut raw = RawWrite::open(here, there, options.mode()?, Role::Answers)?;
-            raw.connect(options.mac);
-            control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
-            Ok(Box::new(raw))
-        }
-        Transport::Tsumugi => {
-            let options = request.ours.as_ref().ok_or_else(|| {
-                Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
-            })?;
-            // The XDP receive path has ports of its own; the client is told which it is.
-            let port = if options.receive == "xdp" { 0 } else { port };
-            let (port, ours) = ours::serve(here.ip(), port, options)?;
-            control::say(control, &Reply::ready(port))?;
-            Ok(ours)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,7 +389,11 @@ mod tests {
         let (mut client, server) = pair();
         let serve = super::super::Serve { port: 0, once: true, wait: None, receive: None, cpu: None };
         let session = std::thread::spawn(move || {
-            session(&server, 0, &serve, Duration::from_millis(50)).expect_err("a silent client").to_string()
+            let listener = Arc::new(listen(0).expect("a port"));
+            let here = Server { listener, port: 0, serve: &serve };
+            let mut served = Served::default();
+            let ended = here.measurements(&server, "somebody", Duration::from_millis(50), &mut served);
+            ended.expect_err("a silent client").to_string()
         });
         let mut said = String::new();
         let deadline = Instant::now() + Duration::from_secs(60);

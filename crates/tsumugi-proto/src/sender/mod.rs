@@ -13,6 +13,7 @@
 
 mod answer;
 mod barred;
+mod cause;
 mod loss;
 mod path;
 mod timer;
@@ -23,7 +24,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 pub use answer::{Answer, ImpossibleAck};
 pub use barred::Barred;
-pub use loss::Cause;
+pub use cause::Cause;
 pub use path::{Congestion, Path, RoundTrip};
 use timer::Timers;
 use tsumugi_wire::Psn;

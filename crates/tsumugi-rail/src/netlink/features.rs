@@ -16,7 +16,9 @@ use std::io;
 const DEV_GET: u8 = 1;
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
+const BASIC: u64 = 1;
 const NDO_XMIT: u64 = 4;
+const RX_SG: u64 = 32;
 
 /// A message of the family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +55,19 @@ impl ParseableParametrized<[u8], GenlHeader> for Netdev {
     }
 }
 
-/// Whether the driver of the NIC with this index sends frames that programs on other NICs hand to it, as it is now; `None`: the
-/// kernel does not say.
-pub(crate) fn sends_for_programs(interface: u32) -> Option<bool> {
+/// What a driver does for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForPrograms {
+    /// It takes one.
+    pub(crate) takes: bool,
+    /// It sends frames that programs on other NICs hand to it, as it is now.
+    pub(crate) sends: bool,
+    /// It hands over frames in several buffers.
+    pub(crate) pieces: bool,
+}
+
+/// What the driver of the NIC with this index does for programs; `None`: the kernel does not say.
+pub(crate) fn for_programs(interface: u32) -> Option<ForPrograms> {
     let mut socket = Socket::new(NETLINK_GENERIC).ok()?;
     socket.bind_auto().ok()?;
     let asked = GenlCtrlAttrs::FamilyName(Netdev::family_name().to_owned());
@@ -69,18 +81,19 @@ pub(crate) fn sends_for_programs(interface: u32) -> Option<bool> {
         GenlMessage::from_payload(Netdev(vec![DefaultNla::new(IFINDEX, interface.to_ne_bytes().to_vec())]));
     asked.set_resolved_family_id(family);
     let answer = ask(&socket, asked).ok()?;
-    sends(&answer.payload)
+    said(&answer.payload)
 }
 
 /// What an answer says.
-fn sends(answer: &Netdev) -> Option<bool> {
+fn said(answer: &Netdev) -> Option<ForPrograms> {
     let features = answer.0.iter().find(|attribute| attribute.kind() == XDP_FEATURES)?;
     let mut bytes = [0; 8];
     if features.value_len() != bytes.len() {
         return None;
     }
     features.emit_value(&mut bytes);
-    Some(u64::from_ne_bytes(bytes) & NDO_XMIT != 0)
+    let has = |feature| u64::from_ne_bytes(bytes) & feature != 0;
+    Some(ForPrograms { takes: has(BASIC), sends: has(NDO_XMIT), pieces: has(RX_SG) })
 }
 
 fn ask<F>(socket: &Socket, question: GenlMessage<F>) -> io::Result<GenlMessage<F>>
@@ -117,15 +130,17 @@ mod tests {
                 DefaultNla::new(XDP_FEATURES, value.to_vec()),
             ])
         };
-        assert_eq!(sends(&answer(&0x23u64.to_ne_bytes())), Some(false));
-        assert_eq!(sends(&answer(&0x67u64.to_ne_bytes())), Some(true));
-        assert_eq!(sends(&answer(&[4])), None);
-        assert_eq!(sends(&Netdev(Vec::new())), None);
+        let found = |takes, sends, pieces| Some(ForPrograms { takes, sends, pieces });
+        assert_eq!(said(&answer(&0x23u64.to_ne_bytes())), found(true, false, true));
+        assert_eq!(said(&answer(&0x47u64.to_ne_bytes())), found(true, true, false));
+        assert_eq!(said(&answer(&0u64.to_ne_bytes())), found(false, false, false));
+        assert_eq!(said(&answer(&[4])), None);
+        assert_eq!(said(&Netdev(Vec::new())), None);
     }
 
     #[test]
     fn the_kernel_says_nothing_or_that_the_loopback_interface_sends_none() {
-        assert_ne!(sends_for_programs(1), Some(true));
-        assert_eq!(sends_for_programs(0x7fff_fff0), None);
+        assert!(!for_programs(1).is_some_and(|said| said.sends));
+        assert_eq!(for_programs(0x7fff_fff0), None);
     }
 }

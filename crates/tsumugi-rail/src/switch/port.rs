@@ -2,7 +2,7 @@
 
 use super::program::Forwarder;
 use super::{Hook, SwitchError};
-use crate::netlink::sends_for_programs;
+use crate::netlink::for_programs;
 use crate::sys;
 use crate::xdp::pins::entries;
 use crate::xdp::{Attached, Pins, Standing, XdpError, chain, nic};
@@ -70,7 +70,7 @@ pub(super) fn attach(forwarder: &mut Forwarder, pins: &Pins, nic: &str) -> Resul
         });
         let mut attached: Attachment = attached?.into();
         // Before Linux 6.3 the kernel does not say.
-        if attached.drops.is_none() && sends_for_programs(attached.index) == Some(false) {
+        if attached.drops.is_none() && for_programs(attached.index).is_some_and(|it| !it.sends) {
             attached.drops = Some("its driver sends no frames for programs on other NICs".to_owned());
         }
         return Ok(attached);

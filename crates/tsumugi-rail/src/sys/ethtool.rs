@@ -11,7 +11,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const GET_STRINGS: u32 = 0x1b;
 const GET_STATISTICS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
+const GET_FEATURES: u32 = 0x3a;
+const GET_CHANNELS: u32 = 0x3c;
 const STATISTICS: u32 = 1;
+const FEATURES: u32 = 4;
+/// Features of one block of the answer to [`GET_FEATURES`].
+const BLOCK_FEATURES: usize = 32;
 const STRING_BYTES: usize = 32;
 /// Room beyond what there was a moment ago: the kernel writes as many as there are by then.
 const SPARE: usize = 1024;
@@ -62,24 +67,70 @@ fn value_set(nic: &str, command: u32, value: u32) -> io::Result<()> {
 pub(crate) fn nic_statistics(nic: &str) -> io::Result<Vec<(String, u64)>> {
     let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
     let nic = CString::new(nic)?;
+    let names = strings(&socket, &nic, STATISTICS)?;
+    let mut values = vec![0u64; 1 + names.len() + SPARE];
+    values[0] = words(GET_STATISTICS, 0);
+    ask(&socket, &nic, &mut values)?;
+    Ok(names.into_iter().zip(values.into_iter().skip(1)).collect())
+}
+
+/// A feature that a NIC can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NicFeature {
+    /// Such as `rx-gro-hw`.
+    pub(crate) name: String,
+    /// Whether it is used now.
+    pub(crate) is_used: bool,
+    /// Whether that can be changed.
+    pub(crate) is_fixed: bool,
+}
+
+/// The features that a NIC can have.
+pub(crate) fn nic_features(nic: &str) -> io::Result<Vec<NicFeature>> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let nic = CString::new(nic)?;
+    let names = strings(&socket, &nic, FEATURES)?;
+    let blocks = names.len().div_ceil(BLOCK_FEATURES);
+    // Command and blocks; of each block what is available and what was asked for, what is used and what never changes.
+    let mut answer = vec![0u64; 1 + 2 * blocks];
+    answer[0] = words(GET_FEATURES, blocks as u32);
+    ask(&socket, &nic, &mut answer)?;
+    let feature = |(number, name): (usize, String)| {
+        let (block, bit) = (1 + 2 * (number / BLOCK_FEATURES), 1 << (number % BLOCK_FEATURES));
+        let [available, used] = [block, block + 1].map(|word| first_half(answer[word]) & bit != 0);
+        let never_changes = second_half(answer[block + 1]) & bit != 0;
+        NicFeature { name, is_used: used, is_fixed: never_changes || !available }
+    };
+    let all = names.into_iter().enumerate().map(feature);
+    Ok(all.filter(|feature| !feature.name.is_empty()).collect())
+}
+
+/// How many pairs of queues a NIC uses, and how many it can have.
+pub(crate) fn queue_pairs(nic: &str) -> io::Result<(u32, u32)> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    // Command, then the most of receiving, sending, other and combined ones, then how many of each there are.
+    let mut answer = [0u64; 5];
+    answer[0] = words(GET_CHANNELS, 0);
+    ask(&socket, &CString::new(nic)?, &mut answer)?;
+    Ok((first_half(answer[4]), first_half(answer[2])))
+}
+
+/// The strings that a set is named by.
+fn strings(socket: &OwnedFd, nic: &CStr, set: u32) -> io::Result<Vec<String>> {
     // Command and a reserved word; a set's bit; then how many there are.
-    let mut info = [words(GET_SET_INFO, 0), 1 << STATISTICS, 0];
-    ask(&socket, &nic, &mut info)?;
+    let mut info = [words(GET_SET_INFO, 0), 1 << set, 0];
+    ask(socket, nic, &mut info)?;
     let count = if info[1] == 0 { 0 } else { first_half(info[2]) as usize };
     // Command and set; how many, and the strings, which begin in the middle of a word.
     let mut strings = vec![0u64; 2 + (count + SPARE) * STRING_BYTES / size_of::<u64>()];
-    strings[0] = words(GET_STRINGS, STATISTICS);
-    ask(&socket, &nic, &mut strings)?;
-    let mut values = vec![0u64; 1 + count + SPARE];
-    values[0] = words(GET_STATISTICS, 0);
-    ask(&socket, &nic, &mut values)?;
+    strings[0] = words(GET_STRINGS, set);
+    ask(socket, nic, &mut strings)?;
     let bytes: Vec<u8> = strings.iter().flat_map(|word| word.to_ne_bytes()).skip(12).collect();
     let name = |string: &[u8]| {
         let text = CStr::from_bytes_until_nul(string).map(CStr::to_string_lossy);
         text.map_or_else(|_| String::from_utf8_lossy(string).into_owned(), |text| text.into_owned())
     };
-    let names = bytes.chunks_exact(STRING_BYTES).take(count).map(name);
-    Ok(names.zip(values.into_iter().skip(1)).collect())
+    Ok(bytes.chunks_exact(STRING_BYTES).take(count).map(name).collect())
 }
 
 /// A word of two halves, as they lie in memory.
@@ -123,5 +174,15 @@ mod tests {
     fn who_counts_nothing_or_is_not_there_is_an_error_or_nothing() {
         assert!(nic_statistics("nic9").is_err());
         assert!(nic_statistics("lo").map_or(true, |counted| counted.is_empty()));
+        assert!(nic_features("nic9").is_err() && queue_pairs("nic9").is_err());
+    }
+
+    #[test]
+    fn the_features_of_the_loopback_interface_are_those_that_it_has() {
+        let features = nic_features("lo").unwrap();
+        // It is without a wire in every kernel.
+        let feature = |name: &str, is_used| NicFeature { name: name.to_owned(), is_used, is_fixed: true };
+        assert!(features.contains(&feature("loopback", true)), "{features:?}");
+        assert!(features.contains(&feature("rx-gro-hw", false)), "{features:?}");
     }
 }

@@ -9,9 +9,11 @@ use crate::netlink::Questions;
 /// (`veth_xdp_set` in drivers/net/veth.c). Real NICs segment all the same, and coalesce before or behind the program.
 #[must_use]
 pub fn costs_segmentation(attached: &Attached) -> bool {
-    let is_veth = || {
-        let end = Questions::open().and_then(|mut questions| questions.other_end(attached.index));
-        matches!(end, Ok(Some(_)))
-    };
-    attached.mode == Mode::Native && is_veth()
+    attached.mode == Mode::Native && is_veth(attached.index)
+}
+
+/// Whether the NIC with this index is a veth.
+pub(super) fn is_veth(index: u32) -> bool {
+    let end = Questions::open().and_then(|mut questions| questions.other_end(index));
+    matches!(end, Ok(Some(_)))
 }

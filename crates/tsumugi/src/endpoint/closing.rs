@@ -77,7 +77,9 @@ impl Endpoint {
     /// comes of channels that are still held.
     pub fn abort(self) {
         self.shared.end();
-        self.shared.inner.borrow_mut().silent = true;
+        let mut inner = self.shared.inner.borrow_mut();
+        inner.silent = true;
+        inner.tell_of_end("endpoint aborted");
     }
 }
 
@@ -150,6 +152,15 @@ fn stalled(core: &Core, waited_ns: u64) -> Option<SendError> {
 }
 
 impl Inner {
+    /// Says that the endpoint ends, and what it was good for.
+    pub(super) fn tell_of_end(&self, how: &str) {
+        let counters = self.core.counters();
+        let [sent, received, resent] =
+            ["messages_sent", "messages_received", "packets_resent"].map(|name| counters.get(name));
+        let endpoint = self.rail.address();
+        tracing::info!(%endpoint, messages_sent = sent, messages_received = received, packets_resent = resent, "{how}");
+    }
+
     fn tell_of_losses(&self, linger_ns: u64) {
         let seconds = linger_ns as f64 / SECOND_NS as f64;
         for (name, address, messages) in self.core.undelivered() {
@@ -171,6 +182,7 @@ impl Drop for Shared {
         if !self.inner.get_mut().silent && self.owner.is_here() {
             self.linger();
             self.end();
+            self.inner.get_mut().tell_of_end("endpoint closed");
         }
     }
 }

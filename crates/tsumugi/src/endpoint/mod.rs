@@ -19,6 +19,7 @@ mod schedule;
 mod sent;
 pub(crate) mod shared;
 mod showing;
+mod snapshot;
 mod tasks;
 #[cfg(feature = "tokio")]
 mod watch;
@@ -120,7 +121,14 @@ impl Endpoint {
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
         };
-        let options = EthernetOptions { udp, send: config.send, receive: config.receive, geometry, networks };
+        let options = EthernetOptions {
+            udp,
+            send: config.send,
+            receive: config.receive,
+            geometry,
+            networks,
+            listener: config.listener.clone(),
+        };
         let (mut rail, memory) = Ethernet::open(&options)?;
         if config.wait == Wait::BusyPoll {
             rail.busy_poll(true).map_err(OpenError::BusyPoll)?;
@@ -496,6 +504,7 @@ impl Endpoint {
         *silent = true;
         rail.quiesce();
         let context = core.save(self.shared.clock.now(), rail.address());
+        inner.tell_of_end("endpoint suspended");
         drop(inner);
         Ok(context)
     }

@@ -4,11 +4,7 @@
 //! finds something; and before a sleep of which nobody knows the end. Nobody need watch for it to be right: whoever sleeps has
 //! shown what it had done until then.
 
-use super::Endpoint;
-use super::core::snapshot::Around;
-use super::shared::Inner;
 use crate::snapshot::Snapshot;
-use rustix::time::{ClockId, clock_gettime};
 use tsumugi_rail::status_page::{StatusPage, TEXT_BYTES_MAX};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
@@ -34,43 +30,28 @@ impl Showing {
         Showing { page: page.ok(), shown_at: None }
     }
 
+    /// Whether it is time in calls.
     #[inline]
-    fn is_due(&self, now: Instant, every_ns: u64) -> bool {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.is_due_every(now, SHOW_EVERY_NS)
+    }
+
+    /// The same before a sleep.
+    pub(super) fn is_due_before_sleep(&self, now: Instant) -> bool {
+        self.is_due_every(now, SHOW_BEFORE_SLEEP_NS)
+    }
+
+    #[inline]
+    fn is_due_every(&self, now: Instant, every_ns: u64) -> bool {
         self.page
             .as_ref()
             .is_some_and(|page| self.shown_at.is_none_or(|at| now.since(at) >= every_ns) || page.is_asked())
     }
 
-    /// Says whether the endpoint sleeps in a call.
-    #[inline]
-    pub(super) fn set_asleep(&self, asleep: bool) {
-        if let Some(page) = &self.page {
-            page.set_asleep(asleep);
-        }
-    }
-}
-
-impl Inner {
-    /// Shows what there is to tell, if somebody has asked or it was not done for a while.
-    #[inline]
-    pub(super) fn show(&mut self, now: Instant) {
-        if self.showing.is_due(now, SHOW_EVERY_NS) {
-            self.show_now(now);
-        }
-    }
-
-    /// The same before a sleep.
-    pub(super) fn show_before_sleep(&mut self, now: Instant) {
-        if self.showing.is_due(now, SHOW_BEFORE_SLEEP_NS) {
-            self.show_now(now);
-        }
-    }
-
-    #[cold]
-    fn show_now(&mut self, now: Instant) {
-        self.showing.shown_at = Some(now);
-        let mut snapshot = self.snapshot(now);
-        let Some(page) = &self.showing.page else { return };
+    /// Shows it, with as many peers as there is room for.
+    pub(super) fn show(&mut self, now: Instant, mut snapshot: Snapshot) {
+        self.shown_at = Some(now);
+        let Some(page) = &self.page else { return };
         loop {
             match serde_json::to_vec(&snapshot) {
                 Ok(text) if text.len() <= TEXT_BYTES_MAX => return page.write(&text),
@@ -80,25 +61,11 @@ impl Inner {
         }
     }
 
-    fn snapshot(&mut self, now: Instant) -> Snapshot {
-        let report = self.report();
-        let time = clock_gettime(ClockId::Monotonic);
-        let around = Around {
-            taken_ns: time.tv_sec.unsigned_abs() * SECOND_NS + time.tv_nsec.unsigned_abs(),
-            report,
-            wait: self.waiter.policy().to_string(),
-            in_event_loop: self.shown,
-            idle_ns: self.waiter.idle_ns(now),
-        };
-        self.core.snapshot(now, around)
-    }
-}
-
-impl Endpoint {
-    /// What the endpoint is doing: what has been counted, and where every peer and path stands. `tsumugi status` and
-    /// `tsumugi top` show the same of all processes of a user; root sees everybody's.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        self.shared.inner.borrow_mut().snapshot(self.shared.now())
+    /// Says whether the endpoint sleeps in a call.
+    #[inline]
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        if let Some(page) = &self.page {
+            page.set_asleep(asleep);
+        }
     }
 }

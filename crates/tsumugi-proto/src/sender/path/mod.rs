@@ -69,6 +69,18 @@ impl Path {
         self.suspended_at.is_none()
     }
 
+    /// For how long nothing has been sent over it, ns; 0: something may be.
+    #[must_use]
+    pub fn suspended_ns(&self, now: Instant) -> u64 {
+        self.suspended_at.map_or(0, |since| now.since(since))
+    }
+
+    /// How long ago the newest packet was sent that is known to have arrived over it, ns.
+    #[must_use]
+    pub const fn unheard_ns(&self, now: Instant) -> u64 {
+        now.since(self.newest.1)
+    }
+
     /// Nothing arrives over it any more.
     pub fn suspend(&mut self, now: Instant) {
         self.suspended_at.get_or_insert(now);

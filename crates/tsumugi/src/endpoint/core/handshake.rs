@@ -410,7 +410,7 @@ impl Core {
         let peer = &mut self.peers[index as usize];
         let fresh = peer.connection.remote.is_none();
         if fresh {
-            tracing::info!(peer = %peer.name, %from, "connected");
+            tracing::info!(peer = %peer.name, %from, epoch = %format_args!("{epoch:08x}"), "connected");
         }
         peer.liveness.hear(now);
         peer.connection.remote = Some(Address {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::path_policy::{self, Pick, PolicyChoice};
+use tsumugi_proto::sender::Path;
 use tsumugi_rail::networks::NetworkKind;
 use tsumugi_rail::{Networks, NicAddress};
 use tsumugi_wire::defect;
@@ -23,6 +24,7 @@ use tsumugi_wire::frame;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
+use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
 /// Why an address that a peer has told of is no path to it.
@@ -275,6 +277,12 @@ impl Core {
             let gone = if named { path.nic.is_some() && reached.is_none() } else { number > 0 };
             // Nobody waits for it to fall silent. It is probed as any other: links come back before they are told of.
             if gone && !path.gone && peer.sender.paths()[number].is_usable() {
+                let why = if named {
+                    "no NIC here is on its link any more"
+                } else {
+                    "the peer has withdrawn the address"
+                };
+                tracing::warn!(peer = %peer.name, path = %path.address, why, "a path is left");
                 peer.sender.suspend(now, number as u8);
             }
             path.gone = gone;
@@ -343,8 +351,16 @@ impl Core {
             if peer.sender.paths()[number].is_usable() || !path.probe(now) {
                 continue;
             }
-            if is_left {
-                tracing::warn!(peer = %peer.name, path = %path.address, "a path has fallen silent and is left until it answers");
+            if is_left && !path.gone {
+                let Path { delivered, lost, .. } = peer.sender.paths()[number];
+                tracing::warn!(
+                    peer = %peer.name,
+                    path = %path.address,
+                    silent_ms = peer.sender.paths()[number].unheard_ns(now) / MILLISECOND_NS,
+                    delivered,
+                    lost,
+                    "a path has fallen silent and is left until it answers"
+                );
             }
             self.probe(index, number);
         }
@@ -361,8 +377,8 @@ impl Core {
         let path = &mut peer.paths[number];
         path.on_answer();
         if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
+            tell_of_revival(now, &peer.name, path, &peer.sender.paths()[number], number == 0);
             peer.sender.revive(now, number as u8);
-            tracing::info!(peer = %peer.name, path = %from, "a path answers and is used from now on");
             // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was in
             // flight: the path will never be so empty again.
             if let Some(rtt_ns) = path.probe_rtt_ns(now) {
@@ -406,5 +422,16 @@ impl Core {
         }
         let waiting = u32::try_from(peer.outbox.bytes() / body_bytes + 1).unwrap_or(u32::MAX);
         path_policy::pick(&mut *self.multirail.policy, now, index, &peer.sender, waiting)
+    }
+}
+
+/// Says that a path answers: for the first time, or after how long. The first one was used from the beginning.
+fn tell_of_revival(now: Instant, peer: &str, path: &PeerPath, stats: &Path, is_first: bool) {
+    let PeerPath { address, delivered_when_revived, .. } = path;
+    if is_first || delivered_when_revived.is_some() {
+        let left_ms = stats.suspended_ns(now) / MILLISECOND_NS;
+        tracing::info!(%peer, path = %address, left_ms, "a path answers again and is used from now on");
+    } else {
+        tracing::info!(%peer, path = %address, "a path answers and is used from now on");
     }
 }
