@@ -21,6 +21,7 @@ const IN_A_LAB: &str = "takes seconds; tests/labs.rs runs it";
 const NIGHTLY: &str = "needs a nightly toolchain and cargo-fuzz; `cargo xtask fuzz` builds the targets";
 const MPI: &str = "takes a minute; tests/mpi.rs runs it";
 const SIMULATION: &str = "takes minutes; the tests of tsumugi-sim, and `cargo xtask defects` in CI, run it";
+const TOP: &str = "draws on a terminal until a key is typed; tests/status.rs runs it";
 const BONDING: &str = "takes minutes; tests/eval.rs runs it";
 
 /// Every command in a block of a page, by that page, in the order in which they are shown.
@@ -51,6 +52,7 @@ pub(crate) const TABLE: &[(&str, &[(&str, What)])] = &[
             ),
             ("sudo tsumugi lab down", Here("", &[])),
             ("tsumugi doctor", Typed("", &["kernel"])),
+            ("tsumugi top", Not(TOP)),
             ("tsumugi doctor --paths HOST", Typed("", &["nic0", "nic1"])),
             ("tsumugi lab up --nodes 2", Here("", &["2 nodes"])),
             ("tsumugi lab exec n1 -- tsumugi perf serve &", Here("", &["port"])),
@@ -139,6 +141,13 @@ pub(crate) const TABLE: &[(&str, &[(&str, What)])] = &[
                 "jq '.syscalls |= (map(.names -= [\"bpf\"]) | map(select(.names != [])) + [{names: [\"bpf\"], action: \"SCMP_ACT_ALLOW\"}])' \\\n\
                  /usr/share/containers/seccomp.json > seccomp-bpf.json",
                 Not("needs podman's profile"),
+            ),
+            ("tsumugi top", Not(TOP)),
+            ("tsumugi status", Typed("", &["perf serve: port 7411", "limit: "])),
+            ("tsumugi status --watch 2 --json", Not("goes on until Ctrl-C; tests/status.rs runs it")),
+            (
+                "tsumugi status --prometheus > /var/lib/prometheus/node-exporter/tsumugi.prom",
+                Not("needs Prometheus' folder; tests/status.rs runs it"),
             ),
         ],
     ),
