@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tsumugi::Networks;
 use tsumugi_lab::child;
 use tsumugi_lab::kernel_log::KernelLog;
-use tsumugi_measure::{compare, eval, output, perf};
+use tsumugi_measure::{compare, eval, machine, output, perf};
 
 /// As the standard library's, but that nobody hears it is no reason to die.
 macro_rules! eprintln {
@@ -16,6 +16,7 @@ macro_rules! eprintln {
     }};
 }
 
+mod command_line;
 mod doctor;
 mod lab;
 pub mod mpiexec;
@@ -25,7 +26,7 @@ mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]
-#[command(name = "tsumugi", version, propagate_version = true)]
+#[command(name = "tsumugi", version = command_line::VERSION, propagate_version = true)]
 struct Arguments {
     /// NICs and networks to use, with ! before what not to use: names (eth0, ib*), addresses, networks (10.1.0.0/16), and
     /// commas between them. As the environment variable TSUMUGI_NETWORKS.
@@ -94,7 +95,8 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
-    let Arguments { networks, command } = Arguments::parse();
+    let Arguments { networks, command } = command_line::parse();
+    machine::name_version(command_line::VERSION);
     if let Some(networks) = networks {
         // Every endpoint of this process asks the environment, and so do those of its children.
         // SAFETY: this is the only thread yet.

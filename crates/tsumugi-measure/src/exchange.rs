@@ -9,6 +9,7 @@ use tsumugi::ReceiveChoice;
 use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Spec};
 
+use crate::seconds::seconds;
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
@@ -58,7 +59,7 @@ pub(crate) struct ExchangeOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     time: f64,
     /// Leave the NICs' segmentation and coalescing on.
     #[arg(long)]

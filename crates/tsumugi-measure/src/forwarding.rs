@@ -7,6 +7,7 @@ use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Spec, Wire};
 use tsumugi_rail::switch::Hook;
 
+use crate::seconds::seconds;
 use crate::choices::words;
 use crate::machine::Machine;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
@@ -56,7 +57,7 @@ pub(crate) struct ForwardingOptions {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     time: f64,
     /// Print one JSON object on stdout, and nothing else there.
     #[arg(long)]

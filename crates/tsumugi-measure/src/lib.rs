@@ -30,7 +30,8 @@ mod peers;
 pub mod perf;
 pub mod report;
 pub mod row;
-mod sizes;
+mod seconds;
+pub mod sizes;
 pub mod statistics;
 mod translate;
 

@@ -3,7 +3,17 @@
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::fs;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What [`name_version`] was told.
+static VERSION: OnceLock<&str> = OnceLock::new();
+
+/// Has measurements say that they are of this version, where that is more than the number of this package.
+pub fn name_version(version: &'static str) {
+    // Whoever was first has said it.
+    let _ = VERSION.set(version);
+}
 
 /// Where and when the figures were measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,7 +63,7 @@ impl Machine {
             virtual_machine: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_average: load_average(),
-            tsumugi: env!("CARGO_PKG_VERSION").to_owned(),
+            tsumugi: VERSION.get().copied().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned(),
             time_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs()).unwrap_or(0),
             wire: String::new(),
             mtu_bytes: None,

@@ -11,6 +11,7 @@ use tsumugi::Replacement;
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::{LabGuard, Spec};
 
+use crate::seconds::seconds;
 use crate::choices::any_of;
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
@@ -71,7 +72,7 @@ pub(crate) struct TranslateOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = seconds)]
     time: f64,
     /// Print one JSON object on stdout, and nothing else there.
     #[arg(long)]

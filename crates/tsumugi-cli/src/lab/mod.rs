@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
 use tsumugi_lab::{Lab, LabError, Loss, Node, Rate, Removed, Spec, Wire};
 use tsumugi_measure::output::output;
+use tsumugi_measure::sizes;
 
 pub(crate) mod mpiexec;
 mod ssh;
@@ -73,10 +74,10 @@ struct Up {
     #[arg(long, default_value_t = 1)]
     nics: u32,
     /// MTU of the NICs, in bytes (576 to 65535).
-    #[arg(long, default_value_t = 1500)]
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = sizes::mtu)]
     mtu: u32,
-    /// Rate of every link, for example 1gbit or 100mbit; as fast as it goes if left out.
-    #[arg(long)]
+    /// Rate of every link in bits per second, for example 1gbit, 2.5G or 100M; as fast as it goes if left out.
+    #[arg(long, value_name = "BITS")]
     rate: Option<Rate>,
     /// Share of the packets that every link loses in each direction, for example 0.1%; none if left out.
     #[arg(long)]

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
 use crate::report::file::ReportFile;
+use crate::seconds;
 use case::Case;
 use paper::Figure;
 use simulated::SimulatedError;
@@ -70,7 +71,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "CASE,…")]
     pub(crate) case: Vec<Case>,
     /// Seconds for each policy in a case; the rest of the case `uneven` takes three times as long.
-    #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds::within(0.2..=600.0))]
     pub(crate) time: f64,
     /// In simulated time.
     #[arg(long)]
@@ -81,13 +82,6 @@ pub(crate) struct Arguments {
     /// Also write a report with P2's figures redrawn to this file: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.2..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is not a number of seconds from 0.2 to 600")),
-    }
 }
 
 /// Why there is no evaluation.

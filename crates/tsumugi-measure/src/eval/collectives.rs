@@ -12,6 +12,7 @@ use tsumugi_lab::{LabGuard, Spec, Wire};
 use tsumugi_mpi::settings::Transport;
 
 use super::mpi::programs::{BuildError, Programs};
+use crate::seconds::seconds;
 use crate::machine::Machine;
 use crate::output;
 use crate::own_lab::{self, OwnLabError};
@@ -59,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     time: f64,
     /// Print one JSON object on stdout, and nothing else there.
     #[arg(long)]

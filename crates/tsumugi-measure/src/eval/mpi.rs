@@ -15,6 +15,7 @@ use tsumugi_lab::{Lab, LabError, LabGuard, Loss, Spec};
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
 use crate::report::file::ReportFile;
+use crate::seconds;
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::interrupt::interrupted;
 use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
@@ -93,7 +94,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seconds for each figure of a round [default: 0.2; with --quick 0.03].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::within(0.01..=60.0))]
     time: Option<f64>,
     /// Two or three minutes; fewer sizes, and figures that are less sure.
     #[arg(long)]
@@ -107,13 +108,6 @@ pub(crate) struct Arguments {
     /// Also write a report to this file: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is not a number of seconds from 0.01 to 60")),
-    }
 }
 
 /// Why there is no evaluation.

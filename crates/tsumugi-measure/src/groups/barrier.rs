@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::task::{By, Task, Timing, What};
 use super::testbed::{self, Common, Testbed};
+use crate::seconds::seconds;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
 use crate::report::columns::Columns;
@@ -52,7 +53,7 @@ pub(crate) struct BarrierOptions {
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u32).range(2..=16))]
     nodes: Vec<u32>,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     time: f64,
     #[command(flatten)]
     common: Common,

@@ -6,6 +6,7 @@ use tsumugi_wire::group::WORDS_MAX;
 
 use super::task::{By, Task, Timing, What};
 use super::testbed::{self, Common, Testbed};
+use crate::seconds::seconds;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
 use crate::report::columns::Columns;
@@ -59,7 +60,7 @@ pub(crate) struct CollectivesOptions {
     #[arg(long, default_value = "8,64,1K,8K,64K,1M")]
     size: Sizes,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
     time: f64,
     #[command(flatten)]
     common: Common,

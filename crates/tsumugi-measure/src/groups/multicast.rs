@@ -8,6 +8,7 @@ use tsumugi_lab::Rate;
 
 use super::stream::{Stream, Streamed, Way};
 use super::testbed::{self, Common, Testbed};
+use crate::seconds::seconds;
 use crate::cpu;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
@@ -50,10 +51,11 @@ pub(crate) struct MulticastOptions {
     #[arg(long, default_value = "64,1K,8K,64K,1M")]
     size: Sizes,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     time: f64,
-    /// Rate of the sender's link, for example 200mbit: then it sends by sockets [default: as fast as the CPUs are].
-    #[arg(long)]
+    /// Rate of the sender's link in bits per second, for example 200mbit or 1G: then it sends by sockets [default: as fast as the
+    /// CPUs are].
+    #[arg(long, value_name = "BITS")]
     rate: Option<Rate>,
     #[command(flatten)]
     common: Common,
