@@ -253,7 +253,9 @@ pub enum SpecError {
         mtu: u32,
     },
     /// Not a rate.
-    #[error("'{text}' is not a rate: write bits per second, for example 1gbit, 2.5G, 100mbit, 200M or 512kbit")]
+    #[error(
+        "'{text}' is not a rate: write bits per second, for example 1gbit, 2.5G, 100mbit, 200M or 512kbit"
+    )]
     Rate {
         /// What was given.
         text: String,

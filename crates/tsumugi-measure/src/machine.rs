@@ -51,12 +51,9 @@ impl Machine {
     pub fn here() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let names = rustix::system::uname();
-        let [host, system, release, machine] =
-            [names.nodename(), names.sysname(), names.release(), names.machine()].map(CStr::to_string_lossy);
         Machine {
-            host: host.into_owned(),
-            kernel: format!("{system} {release} {machine}"),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            kernel: kernel(),
             cpu: field(&cpuinfo, "model name").unwrap_or_default(),
             cpus: super::cpu::allowed().0.len() as u32,
             memory_bytes: kib(&meminfo, "MemTotal") * 1024,
@@ -81,6 +78,14 @@ impl Machine {
             self.kernel,
         )
     }
+}
+
+/// Kernel name, release and architecture.
+pub(crate) fn kernel() -> String {
+    let names = rustix::system::uname();
+    let [system, release, machine] =
+        [names.sysname(), names.release(), names.machine()].map(CStr::to_string_lossy);
+    format!("{system} {release} {machine}")
 }
 
 /// Memory that processes may take before others have to give some up, bytes; `None` when the kernel does not say.

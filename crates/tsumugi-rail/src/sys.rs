@@ -17,7 +17,9 @@ mod mapped;
 mod mounts;
 mod spare;
 
-pub(crate) use ethtool::{join_frames, joins_frames, nic_statistics, take_vlan_tags, takes_vlan_tags};
+pub(crate) use ethtool::{
+    driver, join_frames, joins_frames, nic_statistics, offloads, take_vlan_tags, takes_vlan_tags,
+};
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CostsError, CostsOptions};
+use super::{CostsError, CostsOptions, Sides};
+use crate::conditions::Conditions;
 pub(crate) use parts::LongCosts;
 
 /// Sizes that can be taken apart: more than an acknowledgement has, and no more than leaves with one call.
@@ -26,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Report {
     /// For each size.
     pub(crate) sizes: Vec<LongCosts>,
+    /// What was measured.
+    #[serde(default)]
+    pub(crate) measured: Conditions,
 }
 
 /// Measures in a lab of its own, which is gone afterwards.
@@ -37,5 +41,7 @@ pub(super) fn report(
     if let Some(size) = sizes.iter().find(|size| !SIZES.contains(size)) {
         return Err(CostsError::Size(*size));
     }
-    measure::measure(options.rounds, sizes, progress).map(|sizes| Report { sizes })
+    let sides = Sides::default();
+    let sizes = measure::measure(options.rounds, sizes, &sides, progress)?;
+    Ok(Report { sizes, measured: sides.measured(options.rounds) })
 }

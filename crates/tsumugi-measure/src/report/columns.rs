@@ -10,6 +10,20 @@ pub(crate) fn is_words(heading: &str) -> bool {
     matches!(heading, "" | "beside" | "best with" | "wait" | "what")
 }
 
+/// The same table without columns whose cells are all empty.
+pub(crate) fn without_empty(
+    header: Vec<String>,
+    mut rows: Vec<Vec<String>>,
+) -> (Vec<String>, Vec<Vec<String>>) {
+    let has_cells =
+        |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
+    let kept: Vec<bool> = (0..header.len()).map(has_cells).collect();
+    let of_kept =
+        |cells: Vec<String>| cells.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell);
+    rows = rows.into_iter().map(|cells| of_kept(cells).collect()).collect();
+    (of_kept(header).collect(), rows)
+}
+
 /// A table of text: two spaces between columns, as wide as its cells need, whatever the terminal.
 #[derive(Default)]
 pub struct Columns {
@@ -22,6 +36,14 @@ impl Columns {
     /// A table of its header alone.
     pub fn new<T: ToString>(header: &[T]) -> Columns {
         Columns { rows: vec![header.iter().map(T::to_string).collect()], is_headed: true }
+    }
+
+    /// A table whose columns all have something.
+    pub(crate) fn of_figures(header: Vec<String>, rows: Vec<Vec<String>>) -> Columns {
+        let (header, rows) = without_empty(header, rows);
+        let mut columns = Columns::new(&header);
+        rows.into_iter().for_each(|row| columns.row(row));
+        columns
     }
 
     /// A table of words without a header, set in.
