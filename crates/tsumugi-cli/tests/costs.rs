@@ -50,6 +50,10 @@ fn every_part_costs_something_with_every_send_path() {
         assert!(costs["adds_up"].is_boolean() && costs["difference"].is_number(), "{costs}");
         assert_eq!(costs["rounds"], 3);
     }
+    for side in json["measured"]["sides"].as_array().expect("sides") {
+        assert_eq!((&side["receive"][0], &side["wait"][0]), (&"xdp".into(), &"spin".into()), "{side}");
+        assert_eq!(side["send"].as_array().map(Vec::len), Some(3), "{side}");
+    }
     let bare = &json["bare_udp"];
     assert!(bare["round_trip"]["ns"].as_f64().is_some_and(|ns| ns > 0.0), "{bare}");
     assert_eq!(labs_of(pid), Vec::<String>::new());
