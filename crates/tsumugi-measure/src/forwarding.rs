@@ -120,7 +120,8 @@ struct Figure {
     /// The switch's by the bridge's: the median of the rounds' ratios.
     ratio: f64,
     /// How far the rounds' ratios are apart: (largest − smallest) / median.
-    ratio_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_spread: Option<f64>,
     /// Which ratios are better.
     better: Better,
 }
@@ -204,7 +205,7 @@ fn table(hook: &str, figures: &[Figure]) -> String {
             what.show(figure.bridge),
             what.show(figure.switch),
             figure.better.told(figure.ratio),
-            units::percent(figure.ratio_spread),
+            figure.ratio_spread.map_or_else(String::new, units::percent),
         ]);
     }
     format!("the kernel's bridge, alone and with the switch's program on its ports ({hook})\n{columns}")

@@ -40,3 +40,4 @@ pub mod statistics;
 mod translate;
 
 pub use output::CommandResult;
+pub use ratio::Better;

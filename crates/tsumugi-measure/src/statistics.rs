@@ -40,7 +40,8 @@ pub(crate) struct OverRounds {
     /// The middle value, or the mean of the two middle values.
     pub(crate) median: f64,
     /// (largest − smallest) / median: 0.1 means that the rounds differ by a tenth of the median.
-    pub(crate) spread: f64,
+    /// `None` of a single value, which is no distance from itself.
+    pub(crate) spread: Option<f64>,
     /// How many rounds there were.
     pub(crate) rounds: u32,
 }
@@ -55,6 +56,7 @@ impl OverRounds {
         let median =
             if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
         let spread = if median == 0.0 { 0.0 } else { (last - first) / median.abs() };
+        let spread = (values.len() > 1).then_some(spread);
         Some(OverRounds { median, spread, rounds: values.len() as u32 })
     }
 }
@@ -93,8 +95,8 @@ mod tests {
         let calm = OverRounds::of([10.0, 10.0, 11.0, 10.0, 10.0]).expect("values");
         let disturbed = OverRounds::of([10.0, 10.0, 90.0, 10.0, 10.0]).expect("values");
         assert_eq!(calm.median, disturbed.median);
-        assert_eq!(calm.spread, 0.1);
-        assert_eq!(disturbed.spread, 8.0);
+        assert_eq!(calm.spread, Some(0.1));
+        assert_eq!(disturbed.spread, Some(8.0));
         assert_eq!(disturbed.rounds, 5);
     }
 
@@ -103,6 +105,7 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median([]), None);
         assert_eq!(median([f64::NAN, 3.0]), Some(3.0));
-        assert_eq!(OverRounds::of([0.0, 0.0]).map(|over| over.spread), Some(0.0));
+        assert_eq!(OverRounds::of([0.0, 0.0]).and_then(|over| over.spread), Some(0.0));
+        assert_eq!(OverRounds::of([5.0]).map(|over| over.spread), Some(None));
     }
 }

@@ -91,12 +91,14 @@ struct Figure {
     way: String,
     time_us: f64,
     /// (largest − smallest) / median of the rounds.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// The MPI's time divided by this one, in the same round: the median.
     gain: f64,
     /// Which gains are better.
     better: Better,
-    gain_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gain_spread: Option<f64>,
     /// This time divided by that of the barrier in the same round: the median.
     beside_barrier: f64,
 }
@@ -226,10 +228,10 @@ fn figures(times: &[Vec<Vec<f64>>]) -> Vec<Figure> {
             figure,
             way: way.to_string(),
             time_us: rounded(time.median),
-            spread: rounded(time.spread),
+            spread: time.spread.map(rounded),
             gain: rounded(gain.median),
             better: Better::Higher,
-            gain_spread: rounded(gain.spread),
+            gain_spread: gain.spread.map(rounded),
             beside_barrier: rounded(beside.median),
         })
     };
@@ -245,9 +247,9 @@ fn table(report: &Output) -> String {
             figure.figure.to_owned(),
             figure.way.clone(),
             units::time(figure.time_us * 1e3),
-            units::percent(figure.spread),
+            figure.spread.map_or_else(String::new, units::percent),
             ratio::show(figure.gain),
-            units::percent(figure.gain_spread),
+            figure.gain_spread.map_or_else(String::new, units::percent),
             ratio::show(figure.beside_barrier),
         ]);
     }

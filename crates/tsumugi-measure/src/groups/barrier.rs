@@ -113,7 +113,8 @@ struct Figure {
     what: String,
     time_ns: f64,
     /// How far the rounds' times are apart: (largest − smallest) / median.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// What `ratio` is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     beside: Option<String>,
@@ -191,10 +192,10 @@ impl Figure {
             wait,
             what: what.to_string(),
             time_ns: rounded(time.median),
-            spread: rounded(time.spread),
+            spread: time.spread.map(rounded),
             beside: what.beside().map(|beside| beside.to_string()),
             ratio: ratios.map(|ratios| rounded(ratios.median)),
-            ratio_spread: ratios.map(|ratios| rounded(ratios.spread)),
+            ratio_spread: ratios.and_then(|ratios| ratios.spread).map(rounded),
             better: ratios.map(|_| Better::Lower),
             p3_ns,
             p3_ratio: p3_ns.zip(p3_beside_ns).map(|(ns, beside_ns)| rounded(ns / beside_ns)),
@@ -212,7 +213,7 @@ fn table(hook: &str, figures: &[Figure]) -> String {
             figure.wait.clone(),
             figure.what.clone(),
             units::time(figure.time_ns),
-            units::percent(figure.spread),
+            figure.spread.map_or_else(String::new, units::percent),
             ratio::or_empty(figure.ratio),
             figure.ratio_spread.map_or_else(String::new, units::percent),
             figure.beside.clone().unwrap_or_default(),
@@ -232,7 +233,10 @@ mod tests {
         let rounds = [vec![4e3, 2e3, 4e3], vec![6e3, 3e3, 2e3], vec![12e3, 6e3, 8e3], vec![6e3, 3e3, 3e3]];
         let figure = |what| Figure::of(what, 8, "spin".into(), &rounds).expect("rounds");
         let counted = figure(Measured::Counted);
-        assert_eq!((counted.time_ns, counted.ratio, counted.spread), (3e3, Some(1.5), rounded(4.0 / 3.0)));
+        assert_eq!(
+            (counted.time_ns, counted.ratio, counted.spread),
+            (3e3, Some(1.5), Some(rounded(4.0 / 3.0)))
+        );
         assert_eq!((counted.p3_ns, counted.p3_ratio), (Some(13.8e3), Some(rounded(13.8 / 9.0))));
         let by_messages = figure(Measured::ByMessages);
         assert_eq!((by_messages.ratio, by_messages.p3_ns), (Some(2.0), None));

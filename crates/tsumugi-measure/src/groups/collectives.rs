@@ -77,7 +77,8 @@ struct Figure {
     size_bytes: u64,
     messages_ns: f64,
     /// How far the rounds' times are apart: (largest − smallest) / median.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// With the box counting.
     #[serde(skip_serializing_if = "Option::is_none")]
     box_ns: Option<f64>,
@@ -178,9 +179,9 @@ impl Figure {
             operation: task.what.to_string(),
             size_bytes: task.bytes,
             messages_ns: rounded(by_messages.median),
-            spread: rounded(by_messages.spread),
+            spread: by_messages.spread.map(rounded),
             box_ns: by_box.map(|by_box| rounded(by_box.median)),
-            box_spread: by_box.map(|by_box| rounded(by_box.spread)),
+            box_spread: by_box.and_then(|by_box| by_box.spread).map(rounded),
             ratio: ratios.map(|ratios| rounded(ratios.median)),
             better: ratios.map(|_| Better::Higher),
         })
@@ -197,7 +198,7 @@ fn table(setting: &str, figures: &[Figure]) -> String {
             figure.operation.clone(),
             if figure.size_bytes == 0 { String::new() } else { sizes::show(figure.size_bytes) },
             units::time(figure.messages_ns),
-            units::percent(figure.spread),
+            figure.spread.map_or_else(String::new, units::percent),
             or_nothing(figure.box_ns.map(units::time)),
             or_nothing(figure.box_spread.map(units::percent)),
             ratio::or_empty(figure.ratio),
@@ -229,6 +230,6 @@ mod tests {
         let without = without.expect("rounds");
         assert_eq!((without.box_ns, without.ratio), (None, None));
         let text = table("4 nodes", &[figure, without]);
-        assert!(text.lines().nth(3).is_some_and(|line| line.ends_with("64 B   6.00 µs   0.0 %")), "{text}");
+        assert!(text.lines().nth(3).is_some_and(|line| line.ends_with("64 B   6.00 µs")), "{text}");
     }
 }

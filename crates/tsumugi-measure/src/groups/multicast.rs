@@ -74,7 +74,8 @@ struct Figure {
     /// Sender's CPU time for a message, ns.
     cpu_ns: f64,
     /// How far the rounds' are apart: (largest − smallest) / median.
-    cpu_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_spread: Option<f64>,
     /// To that of a message to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_ratio: Option<f64>,
@@ -83,7 +84,8 @@ struct Figure {
     cpu_better: Option<Better>,
     /// Messages that arrive in a second, at all receivers together.
     delivered: f64,
-    delivered_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_spread: Option<f64>,
     /// To what arrives when each is sent to by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivered_ratio: Option<f64>,
@@ -198,11 +200,11 @@ impl Figure {
             size_bytes,
             way: way.to_string(),
             cpu_ns: rounded(own_cpu.median),
-            cpu_spread: rounded(own_cpu.spread),
+            cpu_spread: own_cpu.spread.map(rounded),
             cpu_ratio: ratio(ratio_of_cpu.filter(|_| way != Way::One)),
             cpu_better: (way != Way::One).then_some(Better::Lower),
             delivered: rounded(own_delivered.median),
-            delivered_spread: rounded(own_delivered.spread),
+            delivered_spread: own_delivered.spread.map(rounded),
             delivered_ratio: ratio(ratio_of_delivered.filter(|_| way == Way::Multicast)),
             delivered_better: (way == Way::Multicast).then_some(Better::Higher),
             packets: OverRounds::of(packets).map_or(0.0, |packets| rounded(packets.median)),
@@ -221,10 +223,10 @@ fn table(setting: &str, figures: &[Figure]) -> String {
             sizes::show(figure.size_bytes),
             figure.way.clone(),
             units::time(figure.cpu_ns),
-            units::percent(figure.cpu_spread),
+            figure.cpu_spread.map_or_else(String::new, units::percent),
             ratio::or_empty(figure.cpu_ratio),
             format!("{:.0} /s, {:.2} Gb/s", figure.delivered, bytes_a_second * 8.0 / 1e9),
-            units::percent(figure.delivered_spread),
+            figure.delivered_spread.map_or_else(String::new, units::percent),
             ratio::or_empty(figure.delivered_ratio),
             if figure.packets > 0.0 { format!("{:.1}", figure.packets) } else { String::new() },
         ]);

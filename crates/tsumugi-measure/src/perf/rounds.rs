@@ -28,8 +28,7 @@ pub(crate) fn over_rounds(rounds: &[Row]) -> Option<Row> {
         compute_ns: middle(|row| row.compute_ns),
         both_ns: middle(|row| row.both_ns),
         rounds: Some(rounds.len() as u32),
-        // One round is no distance from itself.
-        spread: value.filter(|value| value.rounds > 1).map(|value| rounded(value.spread)),
+        spread: value.and_then(|value| value.spread).map(rounded),
         setting: most_frequent(rounds),
         paths: rounds.last()?.paths.clone(),
         lost_bytes: (lost > 0).then_some(lost),

@@ -60,9 +60,12 @@ fn columns(metric: Metric) -> Vec<Column> {
 /// One line per row, with those columns of the metric that have figures.
 pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
     let columns = columns(metric);
-    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-    let cells = |row: &Row| columns.iter().map(|(_, cell)| cell(row).unwrap_or_default()).collect();
-    Columns::of_figures(headings, rows.iter().map(cells).collect()).to_string() + &paths(rows)
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let mut table = Columns::new(&headings);
+    for row in rows {
+        table.row(columns.iter().map(|(_, cell)| cell(row).unwrap_or_default()).collect());
+    }
+    table.to_string() + &paths(rows)
 }
 
 /// What the paths of the last row carried, if there were several.

@@ -24,7 +24,8 @@ pub(crate) fn without_empty(
     (of_kept(header).collect(), rows)
 }
 
-/// A table of text: two spaces between columns, as wide as its cells need, whatever the terminal.
+/// A table of text: two spaces between columns, as wide as its cells need, whatever the terminal. Columns under whose heading there is
+/// nothing are left out.
 #[derive(Default)]
 pub struct Columns {
     rows: Vec<Vec<String>>,
@@ -36,14 +37,6 @@ impl Columns {
     /// A table of its header alone.
     pub fn new<T: ToString>(header: &[T]) -> Columns {
         Columns { rows: vec![header.iter().map(T::to_string).collect()], is_headed: true }
-    }
-
-    /// A table whose columns all have something.
-    pub(crate) fn of_figures(header: Vec<String>, rows: Vec<Vec<String>>) -> Columns {
-        let (header, rows) = without_empty(header, rows);
-        let mut columns = Columns::new(&header);
-        rows.into_iter().for_each(|row| columns.row(row));
-        columns
     }
 
     /// A table of words without a header, set in.
@@ -59,10 +52,18 @@ impl Columns {
 
 impl fmt::Display for Columns {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = match &self.rows[..] {
+            [header, cells @ ..] if self.is_headed && !cells.is_empty() => {
+                let (header, mut rows) = without_empty(header.clone(), cells.to_vec());
+                rows.insert(0, header);
+                rows
+            }
+            rows => rows.to_vec(),
+        };
         let mut table = Table::new();
-        table.load_style(NOTHING).add_rows(&self.rows);
+        table.load_style(NOTHING).add_rows(&rows);
         for (number, column) in table.column_iter_mut().enumerate() {
-            let is_figures = self.is_headed && number > 0 && !is_words(&self.rows[0][number]);
+            let is_figures = self.is_headed && number > 0 && !is_words(&rows[0][number]);
             column.set_cell_alignment(if is_figures { CellAlignment::Right } else { CellAlignment::Left });
             column.set_padding((if self.is_headed || number > 0 { 0 } else { 2 }, 2));
         }
@@ -80,6 +81,14 @@ mod tests {
         columns.row(vec!["1".into(), "much".into()]);
         columns.row(vec!["2".into(), "a little luck".into()]);
         assert_eq!(columns.to_string(), "a  best with\n1  much\n2  a little luck\n");
+    }
+
+    #[test]
+    fn columns_of_nothing_are_left_out() {
+        let mut columns = Columns::new(&["a", "b", "c"]);
+        columns.row(vec!["1".into(), String::new(), "3".into()]);
+        columns.row(vec!["4".into()]);
+        assert_eq!(columns.to_string(), "a  c\n1  3\n4\n");
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     let mut page = evaluation.measured.header() + "\n";
     for case in evaluation.cases() {
         let (header, rows) = section(evaluation, case);
-        let columns = Columns::of_figures(header.iter().map(|&heading| heading.to_owned()).collect(), rows);
+        let mut columns = Columns::new(&header);
+        rows.into_iter().for_each(|row| columns.row(row));
         let is_simulated = evaluation.rows_of(case).any(|row| row.simulated);
         let simulated = if is_simulated { "; in simulated time" } else { "" };
         let _ = writeln!(page, "{}{simulated}\n{columns}", title(case));

@@ -129,7 +129,7 @@ impl Measured {
                 .filter(|_| other != over && unit != "ratio")
         };
         let (over_tcp, over_ucx) = (ratio(Carrier::Tcp), ratio(Carrier::Ucx));
-        let spread = rounded(spread);
+        let spread = rounded(spread.unwrap_or(0.0));
         let better = better(&unit);
         Some(FigureRow {
             key: key.clone(),
