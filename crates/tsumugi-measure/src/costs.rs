@@ -84,7 +84,7 @@ pub(crate) struct CostsOptions {
     #[arg(long = "send", value_delimiter = ',', value_parser = SEND_PATHS, default_values = SEND_PATHS)]
     pub(crate) send_paths: Vec<String>,
     /// Take messages of these sizes apart, over sockets: bytes, as in `4K,16K,64K`, from 256 to 64K.
-    #[arg(long = "size", value_name = "SIZES", conflicts_with = "send_paths")]
+    #[arg(long = "size", value_name = "SIZES", conflicts_with = "send_paths", value_parser = long::sizes)]
     pub(crate) sizes: Option<Sizes>,
     /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path or size.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -130,11 +130,6 @@ pub(crate) enum CostsError {
     Failed { doing: &'static str, cause: Box<dyn Error + Send + Sync> },
     #[error("{0}")]
     Lost(&'static str),
-    #[error(
-        "messages of {0} bytes cannot be taken apart; choose sizes from {first} to {last}: those of 64 B are without --size, and longer \
-         ones are streams (`tsumugi perf bandwidth`)", first = long::SIZES.start(), last = long::SIZES.end()
-    )]
-    Size(u64),
     #[error("the other thread has ended")]
     Gone,
 }
