@@ -287,7 +287,7 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
     };
     let measure = match measure {
         Ok(measure) => measure,
-        Err(error) => return failed(error),
+        Err(error) => return failed(error.into()),
     };
     finish(&measure, |measure| client::run(metric, measure), |rows| text::table(metric, rows))
 }

@@ -142,11 +142,16 @@ impl Plan {
 impl Test {
     /// How long a round of it takes, seconds.
     fn round_s(&self) -> f64 {
+        let is_stream = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
         let of = |entry: &Entry| {
-            // Bare streams try several settings.
-            let is_tried = entry.transport != Transport::Tsumugi && self.metric == Metric::Bandwidth;
             let begins_s = if self.kind == Kind::Long { LONG_S } else { STEP_S };
-            begins_s + self.time_s * if is_tried { 3.0 } else { 1.2 }
+            // Streams of bare transports try several settings, each for half of the time.
+            let times = match entry.transport {
+                Transport::TcpSpin | Transport::TcpBlock if is_stream => 4.0,
+                Transport::Udp | Transport::RawXdp if is_stream => 2.0,
+                _ => 1.0,
+            };
+            begins_s + times * self.time_s * 1.2
         };
         self.entries.iter().map(of).sum()
     }

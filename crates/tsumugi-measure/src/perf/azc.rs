@@ -34,7 +34,7 @@ pub(super) fn run(measure: &Measure) -> Result<(Vec<Row>, Conditions), ClientErr
         figures.extend(sizes.iter().map(|&size| Figure { size, mix, rounds: Default::default() }));
     }
     let steps = PROTOCOLS.len() * figures.len();
-    let progress = measure.progress(&progress::count(steps, "figure"), steps);
+    let progress = measure.progress(&progress::count(steps, "figure"), steps, 1.0);
     let mut measured = measure.measured();
     for round in 0..measure.rounds as usize {
         for figure in &mut figures {

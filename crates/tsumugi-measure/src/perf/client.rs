@@ -9,6 +9,7 @@ use tsumugi_rail::family::canonical;
 use tsumugi_rail::xdp::Mode;
 
 use super::control::{self, ControlError, Finish, Reply, Request, with_port};
+use super::options::UsageError;
 use super::{Measure, PORT, over_rounds, sample};
 use crate::conditions::Conditions;
 use crate::nics;
@@ -26,8 +27,8 @@ use crate::sizes;
 pub(crate) enum ClientError {
     #[error("interrupted")]
     Interrupted,
-    #[error("{0}")]
-    Usage(String),
+    #[error(transparent)]
+    Usage(#[from] UsageError),
     #[error("unknown host `{host}`: {cause}; check the spelling, /etc/hosts and the name service")]
     UnknownHost { host: String, cause: io::Error },
     #[error(
@@ -84,7 +85,8 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<(Vec<Row>, Condit
     let sizes = client.carried(sizes)?;
     client.warn_of_mtus();
     let what = progress::count(sizes.len(), "size");
-    let progress = measure.progress(if metric == Metric::Idle { "" } else { &what }, sizes.len());
+    let what = if metric == Metric::Idle { "" } else { &what };
+    let progress = measure.progress(what, sizes.len(), client.tries(sizes.first().copied().unwrap_or(0)));
     let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); sizes.len()];
     let mut measured = measure.measured();
     // Round by round, not size by size: a disturbance hits one round of every size, not one size.
@@ -99,10 +101,10 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<(Vec<Row>, Condit
 
 /// What would fail anyway, said before anything is done.
 pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
-    let usage = |text: String| Err(ClientError::Usage(text));
+    let usage = |text: String| Err(UsageError(text).into());
     if measure.transport == Transport::Udp && is_whole(metric) {
         for &size in sizes {
-            Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
+            Udp::check_size(size).map_err(|failure| UsageError(failure.to_string()))?;
         }
     }
     if measure.in_place && !matches!(measure.model, ours::Model::Channel | ours::Model::Message) {
@@ -116,8 +118,7 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
         return usage("--protocol is how tagged messages travel: it needs --model message".into());
     }
     if let Some(faults) = &measure.faults {
-        ours::check_faults(faults)
-            .map_err(|why| ClientError::Usage(format!("--faults `{faults}`: {why}")))?;
+        ours::check_faults(faults).map_err(|why| UsageError(format!("--faults `{faults}`: {why}")))?;
     }
     Ok(())
 }
@@ -135,8 +136,8 @@ const fn is_whole(metric: Metric) -> bool {
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
-fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
-    let wrong = |port: &str| ClientError::Usage(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
+fn host_and_port(text: &str) -> Result<(&str, u16), UsageError> {
+    let wrong = |port: &str| UsageError(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),
         None => match text.split_once(':') {
@@ -146,7 +147,7 @@ fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
         },
     };
     if host.is_empty() {
-        return Err(ClientError::Usage(format!("`{text}` names no host; write HOST or HOST:PORT")));
+        return Err(UsageError(format!("`{text}` names no host; write HOST or HOST:PORT")));
     }
     let port = match port {
         None => PORT,
@@ -206,10 +207,8 @@ impl<'a> Client<'a> {
         let over: Vec<String> = over.into_iter().map(sizes::show).collect();
         let why = format!("a bare frame carries at most {most} bytes on {}", nic.name);
         if carried.is_empty() {
-            return Err(ClientError::Usage(format!(
-                "{why}, not {}: choose a smaller --size",
-                over.join(", ")
-            )));
+            let over = over.join(", ");
+            return Err(UsageError(format!("{why}, not {over}: choose a smaller --size")).into());
         }
         eprintln!("left out: {}: {why}", over.join(", "));
         Ok(carried)
@@ -236,6 +235,12 @@ impl<'a> Client<'a> {
         let row = best.unwrap_or_default();
         let size_bytes = if self.metric == Metric::Idle { 0 } else { size };
         Ok(Row { metric: self.metric, size_bytes, ..self.describe(row) })
+    }
+
+    /// How often the time that was asked for is taken in a round of a size.
+    fn tries(&self, size: u64) -> f64 {
+        let settings = self.settings(size).len();
+        settings as f64 / settings.min(2) as f64
     }
 
     /// The settings to try: for streams over bare transports several, otherwise one.
@@ -535,7 +540,7 @@ mod tests {
             assert_eq!(host_and_port(text).expect(text), (host, port));
         }
         for wrong in ["node1:", "node1:0", "node1:http", ":7411", "node1:70000"] {
-            assert!(matches!(host_and_port(wrong), Err(ClientError::Usage(_))), "{wrong}");
+            assert!(host_and_port(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn run(measure: &Measure) -> Result<(Vec<Row>, Conditions), ClientErr
             }
         }
     }
-    let progress = measure.progress(&progress::count(figures.len(), "figure"), figures.len());
+    let progress = measure.progress(&progress::count(figures.len(), "figure"), figures.len(), 1.0);
     let mut measured = measure.measured();
     for _ in 0..measure.rounds {
         for figure in &mut figures {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use thiserror::Error;
 use tsumugi::{Integrity, Policy, ReceiveChoice, SendChoice, Wait};
 use tsumugi_rail::xdp::Mode;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
-use super::client::ClientError;
 use crate::choices::{any_of, from_one, words};
 use crate::conditions::Conditions;
 use crate::cpu::Cpus;
@@ -24,6 +24,11 @@ use crate::sizes::{Sizes, bytes, within};
 const USUAL_TIME: Duration = Duration::from_millis(500);
 /// What a round takes with its warm-up, in lengths of the round.
 const WITH_WARM_UP: f64 = 1.2;
+
+/// Options that cannot be together: what is wrong, and what to do.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub(crate) String);
 
 /// What is measured, with whatever was not said filled in.
 #[derive(Clone)]
@@ -357,14 +362,14 @@ impl Measure {
         Conditions { rounds: self.rounds, time_s, count: self.count, ..Conditions::default() }
     }
 
-    /// Begins with so many steps in each round: `what`, as in `3 sizes`.
-    pub(super) fn progress(&self, what: &str, steps: usize) -> Progress {
+    /// Begins with so many steps in each round: `what`, as in `3 sizes`. A step takes `times` as long as was asked for.
+    pub(super) fn progress(&self, what: &str, steps: usize, times: f64) -> Progress {
         let measured = self.measured();
         let steps = steps as u64 * u64::from(self.rounds);
         let between = if what.is_empty() { "" } else { " × " };
         // How long counted messages take is not known.
         let time_s = measured.time_s.filter(|_| self.count.is_none()).unwrap_or(0.0);
-        let expected_s = steps as f64 * time_s * WITH_WARM_UP;
+        let expected_s = steps as f64 * times * time_s * WITH_WARM_UP;
         Progress::begin(self.shown, expected_s, &format!("{what}{between}{}", measured.amount()), steps)
     }
 
@@ -398,8 +403,8 @@ impl Measure {
     }
 
     /// Refuses what has no effect with the transport.
-    fn checked(self, metric: Metric, ours_only: &[Given]) -> Result<Measure, ClientError> {
-        let usage = |text: String| Err(ClientError::Usage(text));
+    fn checked(self, metric: Metric, ours_only: &[Given]) -> Result<Measure, UsageError> {
+        let usage = |text: String| Err(UsageError(text));
         let transport = self.transport;
         if !transport.is_frames() && self.mode.is_some() {
             return usage(
@@ -430,7 +435,7 @@ impl Measure {
 }
 
 impl RoundTrips {
-    pub(super) fn measure(self, metric: Metric) -> Result<Measure, ClientError> {
+    pub(super) fn measure(self, metric: Metric) -> Result<Measure, UsageError> {
         let RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace } = self;
         let given = [
             &paths.given()[..],
@@ -452,7 +457,7 @@ impl RoundTrips {
 }
 
 impl Streams {
-    fn measure(self, metric: Metric, size: Sizes) -> Result<Measure, ClientError> {
+    fn measure(self, metric: Metric, size: Sizes) -> Result<Measure, UsageError> {
         let Streams { common, amount, carrier, paths, delivery, model, protocol, in_place, trace } = self;
         let measure = RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace }
             .measure(metric)?;
@@ -461,19 +466,19 @@ impl Streams {
 }
 
 impl Bandwidth {
-    pub(super) fn measure(self) -> Result<Measure, ClientError> {
+    pub(super) fn measure(self) -> Result<Measure, UsageError> {
         self.streams.measure(Metric::Bandwidth, self.size)
     }
 }
 
 impl Rate {
-    pub(super) fn measure(self) -> Result<Measure, ClientError> {
+    pub(super) fn measure(self) -> Result<Measure, UsageError> {
         self.streams.measure(Metric::Rate, self.size)
     }
 }
 
 impl Overlap {
-    pub(super) fn measure(self) -> Result<Measure, ClientError> {
+    pub(super) fn measure(self) -> Result<Measure, UsageError> {
         let Overlap { common, size, amount, carrier, paths, delivery, trace } = self;
         let (model, protocol) = (Model { model: None }, Protocol { protocol: None });
         let trips = RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace };
@@ -482,7 +487,7 @@ impl Overlap {
 }
 
 impl Idle {
-    pub(super) fn measure(self) -> Result<Measure, ClientError> {
+    pub(super) fn measure(self) -> Result<Measure, UsageError> {
         let Idle { common, time, carrier, paths, model, trace } = self;
         let given = [("--model", model.model.is_some()), ("--trace", trace.trace.is_some())];
         let given = [&paths.given()[..], &given].concat();
