@@ -7,7 +7,7 @@ use tsumugi::Networks;
 use tsumugi_lab::child;
 use tsumugi_lab::kernel_log::KernelLog;
 use tsumugi_measure::log::{self, Level};
-use tsumugi_measure::{compare, eval, output, perf};
+use tsumugi_measure::{compare, eval, machine, output, perf};
 
 /// As the standard library's, but that nobody hears it is no reason to die.
 macro_rules! eprintln {
@@ -17,6 +17,7 @@ macro_rules! eprintln {
     }};
 }
 
+mod command_line;
 mod doctor;
 mod lab;
 pub mod mpiexec;
@@ -28,7 +29,7 @@ mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]
-#[command(name = "tsumugi", version, propagate_version = true)]
+#[command(name = "tsumugi", version = command_line::VERSION, propagate_version = true)]
 struct Arguments {
     /// NICs and networks to use, with ! before what not to use: names (eth0, ib*), addresses, networks (10.1.0.0/16), and
     /// commas between them. As the environment variable TSUMUGI_NETWORKS.
@@ -109,7 +110,8 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
-    let Arguments { networks, log: verbosity, command } = Arguments::parse();
+    let Arguments { networks, log: verbosity, command } = command_line::parse();
+    machine::name_version(command_line::VERSION);
     let networks = networks.map(|networks| (Networks::VARIABLE, networks.to_string()));
     let said = verbosity.map(|verbosity| (log::VARIABLE, verbosity.to_string()));
     for (variable, value) in networks.into_iter().chain(said) {

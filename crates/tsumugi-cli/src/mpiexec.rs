@@ -1,5 +1,6 @@
 //! The `tsumugi-mpiexec` command: the `mpiexec` of an MPI, told to use Tsumugi.
 
+use crate::command_line::{self, VERSION};
 use clap::Parser;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -36,7 +37,7 @@ Exit codes: the job's own; 1 if it was not started, 2 wrong usage.";
 
 /// Start an MPI job whose messages go through Tsumugi.
 #[derive(Parser)]
-#[command(name = "tsumugi-mpiexec", version, after_help = HELP, override_usage = "tsumugi-mpiexec [OPTIONS] MPIEXEC'S ARGUMENTS…")]
+#[command(name = "tsumugi-mpiexec", version = VERSION, after_help = HELP, override_usage = "tsumugi-mpiexec [OPTIONS] MPIEXEC'S ARGUMENTS…")]
 pub(crate) struct Arguments {
     /// The MPI's own launcher [default: mpiexec beside this program, or else in PATH].
     #[arg(long, value_name = "FILE")]
@@ -49,13 +50,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     collectives: bool,
     /// Do not ask the nodes whether they have what it takes.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["dry_run", "export"])]
     no_check: bool,
     /// Print what would be set and run, and run nothing.
     #[arg(long)]
     dry_run: bool,
     /// Print the environment as a shell's commands, and run nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["dry_run", "rest"])]
     export: bool,
     /// What the MPI's mpiexec is given.
     #[arg(
@@ -103,7 +104,7 @@ enum StartError {
 /// Runs it.
 #[must_use]
 pub fn main() -> ExitCode {
-    match attempt(&Arguments::parse()) {
+    match attempt(&command_line::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("tsumugi-mpiexec: {error}");

@@ -133,8 +133,8 @@ struct Down {
 /// What to show.
 #[derive(Args)]
 struct StatusArguments {
-    /// List every address with its port.
-    #[arg(long)]
+    /// List every address with its port; --json always does.
+    #[arg(long, conflicts_with = "json")]
     addresses: bool,
     /// Print one JSON object, with the addresses.
     #[arg(long)]

@@ -75,7 +75,7 @@ fn a_comparison_over_loopback_is_rows_machine_and_summary() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("over loopback"), "{said}");
+    assert!(said.contains("over loopback") && said.contains("about "), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(json["machine"]["wire"], "loopback");
     assert!(json.get("targets").is_none(), "{json}");
@@ -103,6 +103,22 @@ fn every_send_path_is_compared_with_every_receive_path() {
     assert!(!said.contains("left out"), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = json["rows"].as_array().expect("rows");
+    let better = |metric: &str| {
+        let ratios = rows.iter().filter(|row| row["metric"] == metric && row["ratio"].is_f64());
+        ratios.map(|row| row["better"].as_str().unwrap_or_default()).collect::<HashSet<_>>()
+    };
+    assert_eq!((better("round_trip"), better("bandwidth")), (["lower"].into(), ["higher"].into()));
+    let sides = json["measured"]["sides"].as_array().expect("sides");
+    assert_eq!(sides.len(), 2, "{}", json["measured"]);
+    for side in sides {
+        let all = |key: &str| side[key].as_array().expect(key).clone();
+        assert!(
+            all("receive").contains(&"socket".into()) && all("receive").contains(&"xdp".into()),
+            "{side}"
+        );
+        assert!(all("send").contains(&"xsk".into()) && !all("send").contains(&"auto".into()), "{side}");
+        assert!(all("nics").iter().all(|nic| nic["driver"] == "veth" && nic["mtu_bytes"] == 1500), "{side}");
+    }
     for metric in ["round_trip", "bandwidth"] {
         let paths = rows
             .iter()
@@ -179,7 +195,15 @@ fn the_next_comparison_removes_the_lab_of_a_killed_one() {
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    for options in [&["--mtu", "100"][..], &["--sizes", "0"], &["--rounds", "0"], &["--transports", "tcp"]] {
+    for options in [
+        &["--mtu", "100"][..],
+        &["--mtu", "-1"],
+        &["--sizes", "0"],
+        &["--rounds", "0"],
+        &["--transports", "tcp"],
+        &["--loopback", "--mtu", "9000"],
+        &["--loopback", "--offloads", "on"],
+    ] {
         let output = Command::new(TSUMUGI).arg("compare").args(options).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{options:?}");
     }
@@ -188,14 +212,17 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn what_cannot_be_measured_here_is_left_out_and_said() {
     let compare = |transports: &str| {
-        let arguments = ["compare", "--loopback", "--quick", "--rounds", "1", "--transports", transports];
+        let arguments =
+            ["compare", "--loopback", "--quick", "--quiet", "--rounds", "1", "--transports", transports];
         Command::new(TSUMUGI).args(arguments).output().expect("it runs")
     };
     let output = compare("raw-xdp,raw-write,tcp-block");
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("left out: raw-xdp") && said.contains("left out: raw-write"), "{said}");
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("raw-"));
+    assert!(!said.contains("about "), "{said}");
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!page.contains("raw-") && page.contains("lo (MTU ") && page.contains("1 round × "), "{page}");
     let output = compare("raw-xdp");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

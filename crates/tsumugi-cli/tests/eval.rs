@@ -91,6 +91,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_wrong() {
         (["--case", "2x9@100M"], "there is no case `2x9@100M`; write SENDERSxNICS@RATE"),
         (["--case", "uneven,odd"], "there is no case `odd`"),
         (["--time", "0"], "`0` is not a number of seconds"),
+        (["--time", "-1"], "`-1` is not a number of seconds from 0.2 to 600"),
         (["--html", "/nonexistent/report.html"], "cannot write /nonexistent/report.html"),
     ] {
         let output = bonding(&[&options[..], &["--simulated"]].concat());
@@ -130,6 +131,9 @@ fn a_lab_is_measured_and_goes() {
     let packets = |flow: usize, nic: usize| row["packets"][flow][nic].as_u64().expect("packets");
     assert!(packets(0, 0) > 10 * packets(0, 1) && packets(1, 1) > 10 * packets(1, 0), "{row}");
     assert!(json["machine"]["wire"].as_str().is_some_and(|wire| wire.contains("lab")));
+    for side in json["measured"]["sides"].as_array().expect("sides") {
+        assert_eq!((&side["receive"][0], side["nics"].as_array().map(Vec::len)), (&"socket".into(), Some(2)));
+    }
 }
 
 #[test]

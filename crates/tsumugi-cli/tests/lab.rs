@@ -49,12 +49,14 @@ impl Drop for Named {
 #[test]
 fn wrong_usage_is_told_from_failure() {
     for (line, reason) in [
-        ("lab up --nodes 0", "0 nodes"),
-        ("lab up --nodes 65", "65 nodes"),
-        ("lab up --nics 0", "0 NICs"),
+        ("lab up --nodes 0", "0 is not in 1..=64"),
+        ("lab up --nodes -1", "-1 is not in 1..=64"),
+        ("lab up --nodes 65", "65 is not in 1..=64"),
+        ("lab up --nics 0", "0 is not in 1..=8"),
         ("lab up --mtu 575", "575"),
         ("lab up --mtu 65536", "65536"),
         ("lab up --rate fast", "fast"),
+        ("lab up --rate -1", "'-1'"),
         ("lab up --name ../x", "../x"),
         ("lab up --nodes 3 --wire direct", "exactly 2 nodes"),
         ("lab up --rate 1gbit --wire direct", "--wire switch"),

@@ -32,9 +32,19 @@ fn perf(stem: &str, options: &[&str], interrupted_after: Option<Duration>) -> Ou
     output
 }
 
+/// What a measurement says, which always says what was measured, too.
 fn json(output: &Output) -> serde_json::Value {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("one JSON object")
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let measured = &json["measured"];
+    assert!(measured["rounds"] == 1 && measured["time_s"].is_f64(), "{measured}");
+    let sides = measured["sides"].as_array().expect("sides");
+    assert_eq!(sides.len(), 2, "{measured}");
+    for side in sides {
+        assert!(side["receive"][0].is_string() && side["send"][0] != "auto", "{side}");
+        assert!(side["nics"][0]["driver"] == "veth" && side["nics"][0]["mtu_bytes"] == 1500, "{side}");
+    }
+    json
 }
 
 #[test]
@@ -69,6 +79,8 @@ fn everyone_takes_what_everyone_sends_with_either_receive_path() {
     };
     let options = ["all-to-all", "--nodes", "3", "--size", "4K", "--rounds", "1", "--time", "0.1", "--json"];
     let report = json(&perf("exchange", &options, None));
+    assert_eq!(report["measured"]["sides"][0]["receive"].as_array().map(Vec::len), Some(2), "{report}");
+    assert_eq!(report["figures"][0]["better"], "higher");
     for name in ["xdp_gbit_s", "socket_gbit_s", "ratio"] {
         assert!(report["figures"][0][name].as_f64().is_some_and(|value| value > 0.0), "{name}: {report}");
     }
@@ -100,6 +112,8 @@ fn a_barrier_is_counted_by_the_box_and_stands_beside_messages() {
             ["barrier", "--nodes", "2,3", "--hook", hook, "--rounds", "1", "--time", "0.02", "--json"];
         let report = json(&perf("groups", &[&options, more].concat(), None));
         assert_eq!(report["hook"], hook);
+        let receive = if more.is_empty() { "xdp" } else { "socket" };
+        assert_eq!(report["measured"]["sides"][0]["receive"], serde_json::json!([receive]));
         let figures = report["figures"].as_array().expect("figures");
         let of_one: Vec<&str> =
             figures.iter().map(|figure| figure["what"].as_str().expect("a name")).collect();
@@ -180,6 +194,9 @@ fn what_cannot_be_measured_is_refused() {
         &["all-to-all", "--nodes", "1"][..],
         &["barrier", "--nodes", "1"],
         &["barrier", "--hook", "everywhere"],
+        &["barrier", "--time", "0"],
+        &["multicast", "--rate", "200M", "--send", "packet"],
+        &["multicast", "--rate", "-1"],
         &["collectives", "--size", "0"],
         &["multicast", "--receivers", "1"],
         &["translate", "--pages", "0"],

@@ -113,7 +113,7 @@ fn tsumugi_measures_every_metric_with_every_wait() {
     let server = Server::start(&[]);
     for wait in ["spin", "adaptive", "block"] {
         for (metric, key) in [
-            ("latency", "p99_ns"),
+            ("latency", "p50_ns"),
             ("bandwidth", "cpu_ns_per_kib"),
             ("rate", "per_s"),
             ("overhead", "receive_ns"),
@@ -121,8 +121,22 @@ fn tsumugi_measures_every_metric_with_every_wait() {
             ("overlap", "transfer_ns"),
         ] {
             let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
-            let row = row(&server.perf(metric, &[&common[..], &["--wait", wait]].concat()));
+            let output = server.perf(metric, &[&common[..], &["--wait", wait]].concat());
+            let row = row(&output);
             assert_eq!(row["transport"], "tsumugi");
+            assert!(row.get("spread").is_none(), "one round is no distance from itself: {row}");
+            assert_eq!(row.get("cpu_ns_per_message").is_some(), metric == "rate", "{row}");
+            let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let measured = &json["measured"];
+            assert_eq!((&measured["rounds"], &measured["time_s"]), (&1.into(), &0.02.into()), "{measured}");
+            let sides = measured["sides"].as_array().expect("sides");
+            assert_eq!(sides.len(), 2, "{measured}");
+            for side in sides {
+                // As they came to be, not as they were chosen.
+                assert_eq!((&side["send"][0], &side["receive"][0]), (&"udp".into(), &"socket".into()));
+                assert_eq!((&side["wait"][0], &side["nics"][0]["name"]), (&wait.into(), &"lo".into()));
+                assert!(side["nics"][0]["mtu_bytes"].as_u64() >= Some(1500), "{side}");
+            }
             assert_eq!((&row["send"], &row["receive"]), (&"udp".into(), &"socket".into()));
             assert_eq!(row["wait"], wait);
             assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
@@ -178,7 +192,9 @@ fn every_programming_model_is_measured_as_channels_are() {
         // A stream goes on to the end of a batch: of short messages those are many.
         let size = if size == "8" && ["bandwidth", "rate"].contains(&metric) { "2K" } else { size };
         let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
-        let output = server.perf(metric, &[&common[..], &["--model", model, "--size", size]].concat());
+        // Who waits for nothing waits for no size.
+        let sized = if metric == "idle" { &[][..] } else { &["--size", size] };
+        let output = server.perf(metric, &[&common[..], &["--model", model], sized].concat());
         let row = row(&output);
         assert_eq!(row["model"], model, "{row}");
         assert!(row[key].as_f64().is_some_and(|value| value >= 0.0), "{model} {metric} {size}: {row}");
@@ -281,8 +297,13 @@ fn without_json_there_is_a_table_and_progress_is_not_on_stdout() {
     let server = Server::start(&[]);
     let output = server.perf("latency", &["--transport", "tcp-block", "--count", "5", "--rounds", "1"]);
     let table = text(&output.stdout);
-    assert!(table.starts_with("size "), "{table}");
-    assert_eq!(table.lines().count(), 2, "{table}");
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].contains("lo (MTU ") && lines[1].starts_with("1 round × 5 messages; Linux"), "{table}");
+    // Five round trips have no 99th percentile, and one round no spread.
+    let headings: Vec<&str> =
+        lines[3].split("  ").filter(|heading| !heading.is_empty()).map(str::trim).collect();
+    assert_eq!(headings, ["size", "min", "p50", "max", "round trips/s"], "{table}");
+    assert_eq!(lines.len(), 5, "{table}");
 }
 
 #[test]
@@ -536,8 +557,20 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         (&["--cpu", "x"], "not a list of CPUs"),
         (&["--transport", "udp", "--size", "100K"], "at most 65507 bytes"),
         (&["--transport", "udp", "--faults", "loss=1%"], "--transport tsumugi"),
-        (&["--transport", "udp", "--in-place"], "--transport tsumugi"),
-        (&["--model", "write", "--in-place"], "--model message"),
+        (&["--transport", "udp", "--trace", "t"], "--trace has no effect with --transport udp"),
+        (&["--transport", "tcp-spin", "--wait", "spin"], "--wait has no effect with --transport tcp-spin"),
+        (&["--transport", "tcp-spin", "--policy", "hash"], "--policy has no effect"),
+        (&["--transport", "raw-xdp", "--repeat", "go-back-n"], "--repeat has no effect"),
+        (&["--transport", "udp", "--datagram", "1K"], "--datagram has no effect"),
+        (&["--transport", "udp", "--model", "write"], "--model has no effect"),
+        (&["--transport", "udp", "--in-flight", "1M"], "one message at a time is in flight"),
+        (&["--protocol", "eager"], "it needs --model message"),
+        (&["--in-place"], "unexpected argument '--in-place'"),
+        (&["--size", "-1"], "`-1` is not a size"),
+        (&["--count", "-5"], "`-5` is not a whole number from 1 on"),
+        (&["--rounds", "-1"], "-1 is not in 1..=1000"),
+        (&["--time", "-1"], "`-1` is not a number of seconds"),
+        (&["--datagram", "64K"], "write 508 to 65535"),
         (&["--transport", "udp", "--mode", "generic"], "--transport raw-xdp"),
         (&["--faults", "loss=2"], "between 0 and 1"),
         (&["--faults", "rain=1%"], "unknown fault"),
@@ -556,6 +589,14 @@ fn wrong_usage_is_explained_and_exits_with_2() {
             "{metric}: {said}"
         );
     }
+    for (options, words) in [
+        (["--in-place", "--transport=udp"], "--in-place has no effect with --transport udp"),
+        (["--in-place", "--model=write"], "--model message"),
+    ] {
+        let output = perf("bandwidth", "127.0.0.1:1", &options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{options:?}: {}", text(&output.stderr));
+    }
     let output = perf("latency", "127.0.0.1:http", &[]);
     assert_eq!(output.status.code(), Some(2));
 }
@@ -567,6 +608,25 @@ fn a_port_that_is_taken_is_explained() {
     let output = Command::new(TSUMUGI).args(["perf", "serve", "--port", &port]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--port"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_version_has_the_commit() {
+    let version = Command::new(TSUMUGI).arg("--version").output().expect("it runs");
+    let said = text(&version.stdout);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words[..2], ["tsumugi", env!("CARGO_PKG_VERSION")], "{said}");
+    let git = Command::new("git").args(["rev-parse", "--is-inside-work-tree"]).output();
+    if git.is_ok_and(|git| git.status.success()) {
+        let commit = words[2].trim_start_matches('(');
+        let is_commit = commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(is_commit && words[3].len() == "2026-11-29)".len(), "{said}");
+    } else {
+        assert_eq!(words.len(), 2, "{said}");
+    }
+    let of_another = Command::new(env!("CARGO_BIN_EXE_tsumugi-mpiexec")).arg("--version").output();
+    let of_another = text(&of_another.expect("it runs").stdout);
+    assert_eq!(of_another.split_once(' ').map(|of| of.1), said.split_once(' ').map(|of| of.1));
 }
 
 #[test]

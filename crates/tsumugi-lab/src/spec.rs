@@ -72,11 +72,12 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Rate, SpecError> {
         let unreadable = || SpecError::Rate { text: text.to_owned() };
         let lower = text.trim().to_ascii_lowercase();
-        let units = [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+        let bits = lower.strip_suffix("bit").unwrap_or(&lower);
+        let units = [('g', 1e9), ('m', 1e6), ('k', 1e3)];
         let (number, unit) = units
             .iter()
-            .find_map(|(suffix, unit)| lower.strip_suffix(suffix).map(|number| (number, *unit)))
-            .ok_or_else(unreadable)?;
+            .find_map(|(suffix, unit)| bits.strip_suffix(*suffix).map(|number| (number, *unit)))
+            .unwrap_or((bits, 1.0));
         let bits = number.trim().parse::<f64>().map_err(|_| unreadable())? * unit;
         if !bits.is_finite() || bits < RATE_MIN as f64 || bits > RATE_MAX as f64 {
             return Err(SpecError::RateRange { text: text.to_owned() });
@@ -252,7 +253,9 @@ pub enum SpecError {
         mtu: u32,
     },
     /// Not a rate.
-    #[error("'{text}' is not a rate: write for example 1gbit, 2.5gbit, 100mbit or 512kbit")]
+    #[error(
+        "'{text}' is not a rate: write bits per second, for example 1gbit, 2.5G, 100mbit, 200M or 512kbit"
+    )]
     Rate {
         /// What was given.
         text: String,
@@ -312,6 +315,9 @@ mod tests {
     fn rates_are_read_and_written() {
         for (text, bits) in [
             ("1gbit", 1_000_000_000),
+            ("2.5G", 2_500_000_000),
+            ("200M", 200_000_000),
+            ("1000000", 1_000_000),
             ("2.5Gbit", 2_500_000_000),
             ("100 mbit", 100_000_000),
             ("64kbit", 64_000),

@@ -21,6 +21,14 @@ where
     PossibleValuesParser::new(words::<T>())
 }
 
+/// A whole number from 1 on.
+pub(crate) fn from_one(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("`{text}` is not a whole number from 1 on")),
+    }
+}
+
 /// What the documentation says in its first paragraph, without its markup and its last full stop.
 fn explanation(choice: &impl EnumMessage) -> String {
     let documentation = choice.get_documentation().unwrap_or_default();

@@ -12,13 +12,14 @@ use thiserror::Error;
 use tsumugi_rail::xdp::{self, AttachError, WriteTarget};
 use tsumugi_rail::xsk::{self, Redirect};
 
+use crate::conditions::Conditions;
 use crate::costs;
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::output::{self, EXIT_INTERRUPTED, Shown};
 use crate::peers::Transport;
 use crate::report::file::ReportFile;
 use crate::row::Row;
-use crate::sizes::Sizes;
+use crate::sizes::{self, Sizes};
 use tsumugi_lab::child::ChildError;
 use tsumugi_lab::interrupt::watch_interrupts;
 
@@ -84,12 +85,12 @@ pub struct Arguments {
     /// Sizes of the curves of latency and bandwidth against size; measured with --html or when given.
     #[arg(long)]
     pub(crate) sizes: Option<Sizes>,
-    /// Largest IP packet of the lab's NICs, in bytes.
-    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65535))]
-    pub(crate) mtu: u32,
-    /// NIC offloads of the lab.
-    #[arg(long, value_enum, default_value_t = Offloads::Both)]
-    pub(crate) offloads: Offloads,
+    /// Largest IP packet of the lab's NICs, in bytes [default: 1500].
+    #[arg(long, value_name = "BYTES", value_parser = sizes::mtu)]
+    pub(crate) mtu: Option<u32>,
+    /// NIC offloads of the lab [default: both].
+    #[arg(long, value_enum)]
+    pub(crate) offloads: Option<Offloads>,
     /// Which transports to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp,
@@ -101,12 +102,23 @@ pub struct Arguments {
     /// Measure over loopback even as root.
     #[arg(long)]
     pub(crate) loopback: bool,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     /// Also write a report with plots to this file: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Largest IP packet of the lab's NICs, bytes.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.unwrap_or(1500)
+    }
+
+    /// What has no effect over loopback, and was asked for.
+    fn without_effect(&self) -> Option<&'static str> {
+        self.mtu.map(|_| "--mtu").or(self.offloads.map(|_| "--offloads"))
+    }
 }
 
 /// Why there is no comparison.
@@ -136,6 +148,8 @@ impl From<ChildError> for CompareError {
 pub(crate) struct Comparison {
     /// Every figure, in the row format of all measurements.
     pub(crate) rows: Vec<Row>,
+    /// What was measured.
+    pub(crate) measured: Conditions,
     pub(crate) machine: Machine,
     /// What they say, in sentences.
     pub(crate) summary: Vec<String>,
@@ -183,7 +197,7 @@ fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, C
         sizes: None,
         send_paths: costs::SEND_PATHS.map(str::to_owned).into(),
         rounds: if arguments.quick { COST_ROUNDS_QUICK } else { COST_ROUNDS },
-        json: false,
+        shown: Shown { json: false, quiet: true },
     };
     match costs::report(&options) {
         Ok(report) => Ok(Some(report)),
@@ -203,6 +217,11 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Err(error) => return Ok(error.wrong_usage()),
     };
     let in_lab = !arguments.loopback && rustix::process::geteuid().is_root();
+    if let Some(option) = arguments.without_effect().filter(|_| !in_lab) {
+        let why = if arguments.loopback { "leave out --loopback" } else { "only root can make it" };
+        eprintln!("tsumugi: {option} is of the lab's NICs and has no effect over loopback: {why}");
+        return Ok(ExitCode::from(2));
+    }
     let plan = plan::Plan::new(&arguments, in_lab, &missing(in_lab));
     for left_out in &plan.left_out {
         eprintln!("left out: {left_out}");
@@ -210,19 +229,20 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
     if plan.steps() == 0 {
         return Err(CompareError::Nothing(plan.left_out.join("; ")).into());
     }
-    let measured = run::run(&arguments, &plan, in_lab)
-        .and_then(|(results, machine)| Ok((results, machine, costs(&arguments, in_lab)?)));
-    let (results, machine, costs) = match measured {
+    let done = run::run(&arguments, &plan, in_lab).and_then(|(results, measured, machine)| {
+        Ok((results, measured, machine, costs(&arguments, in_lab)?))
+    });
+    let (results, measured, machine, costs) = match done {
         Ok(done) => done,
         Err(CompareError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => return Err(error.into()),
     };
     let summary = summary::paragraphs(&results, &machine);
-    let comparison = Comparison { rows: results.rows(), machine, summary, costs };
+    let comparison = Comparison { rows: results.rows(), measured, machine, summary, costs };
     if let Some(report) = report {
         report.write(&page::page(&results, &comparison))?;
     }
-    if arguments.json {
+    if arguments.shown.json {
         output::line(serde_json::to_string(&comparison)?)?;
     } else {
         output::text(table::text(&results, &comparison))?;

@@ -6,14 +6,17 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
+use tsumugi::{Endpoint, Wait};
 
+use crate::conditions::{Conditions, Side};
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::output::{self, EXIT_INTERRUPTED, Shown};
+use crate::progress::{Progress, count};
 use crate::sizes::Sizes;
 
 mod bare;
@@ -69,6 +72,10 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
+/// What a send path or a size takes in a round, seconds, and what is made before.
+const STEP_S: f64 = 0.2;
+const LAB_S: f64 = 1.0;
+
 /// Options of this command.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
@@ -77,14 +84,13 @@ pub(crate) struct CostsOptions {
     #[arg(long = "send", value_delimiter = ',', value_parser = SEND_PATHS, default_values = SEND_PATHS)]
     pub(crate) send_paths: Vec<String>,
     /// Take messages of these sizes apart, over sockets: bytes, as in `4K,16K,64K`, from 256 to 64K.
-    #[arg(long = "size", value_name = "SIZES", conflicts_with = "send_paths")]
+    #[arg(long = "size", value_name = "SIZES", conflicts_with = "send_paths", value_parser = long::sizes)]
     pub(crate) sizes: Option<Sizes>,
     /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path or size.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 /// What was measured.
@@ -94,6 +100,9 @@ pub(crate) struct Report {
     pub(crate) send_paths: Vec<parts::Costs>,
     /// Without Tsumugi.
     pub(crate) bare_udp: parts::Bare,
+    /// What was measured.
+    #[serde(default)]
+    pub(crate) measured: Conditions,
 }
 
 /// What `--json` prints.
@@ -121,11 +130,6 @@ pub(crate) enum CostsError {
     Failed { doing: &'static str, cause: Box<dyn Error + Send + Sync> },
     #[error("{0}")]
     Lost(&'static str),
-    #[error(
-        "messages of {0} bytes cannot be taken apart; choose sizes from {first} to {last}: those of 64 B are without --size, and longer \
-         ones are streams (`tsumugi perf bandwidth`)", first = long::SIZES.start(), last = long::SIZES.end()
-    )]
-    Size(u64),
     #[error("the other thread has ended")]
     Gone,
 }
@@ -139,9 +143,10 @@ impl CostsError {
 
 /// Measures the costs of a short message in a lab of its own, which is gone afterwards.
 pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
-    measured(options, 1 + options.send_paths.len(), |progress| {
-        let (send_paths, bare_udp) = measure::measure(options, progress)?;
-        Ok(Report { send_paths, bare_udp })
+    measured(options, 1 + options.send_paths.len(), "send path", |progress| {
+        let sides = Sides::default();
+        let (send_paths, bare_udp) = measure::measure(options, &sides, progress)?;
+        Ok(Report { send_paths, bare_udp, measured: sides.measured(options.rounds) })
     })
 }
 
@@ -149,20 +154,17 @@ pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
 fn measured<R>(
     options: &CostsOptions,
     steps: usize,
+    of_what: &str,
     measure: impl FnOnce(&mut (dyn FnMut(u32, &str) + Send)) -> Result<R, CostsError>,
 ) -> Result<R, CostsError> {
     if !rustix::process::geteuid().is_root() {
         return Err(CostsError::NotRoot);
     }
-    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(options.rounds) * steps as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let report = measure(&mut |round, what| {
-        progress.set_message(format!("round {}: costs, {what}", round + 1));
-        progress.inc(1);
-    })?;
-    progress.finish_and_clear();
-    Ok(report)
+    let steps = u64::from(options.rounds) * steps as u64;
+    let rounds = count(options.rounds as usize, "round");
+    let what = format!("costs, {rounds} of about {STEP_S} s for each {of_what}");
+    let progress = Progress::begin(options.shown, steps as f64 * STEP_S + LAB_S, &what, steps);
+    measure(&mut |round, what| progress.step(format!("round {}: costs, {what}", round + 1)))
 }
 
 pub(crate) fn run(options: &CostsOptions) -> crate::CommandResult {
@@ -171,7 +173,8 @@ pub(crate) fn run(options: &CostsOptions) -> crate::CommandResult {
     let shown = match &options.sizes {
         None => report(options).map(|report| show(options, &report, &machine, table::page)),
         Some(Sizes(sizes)) => {
-            let report = measured(options, sizes.len(), |progress| long::report(options, sizes, progress));
+            let report =
+                measured(options, sizes.len(), "size", |progress| long::report(options, sizes, progress));
             report.map(|report| show(options, &report, &machine, long::table::page))
         }
     };
@@ -189,7 +192,7 @@ fn show<R: Serialize>(
     machine: &Machine,
     page: impl FnOnce(&R, &Machine) -> String,
 ) -> Result<(), Box<dyn Error>> {
-    if options.json {
+    if options.shown.json {
         output::line(serde_json::to_string(&Output { report, machine: machine.clone() })?)?;
     } else {
         output::text(page(report, machine))?;
@@ -197,16 +200,35 @@ fn show<R: Serialize>(
     Ok(())
 }
 
+/// Both sides of what is measured, as their threads tell.
+#[derive(Default)]
+struct Sides(Mutex<[Side; 2]>);
+
+impl Sides {
+    /// Notes what an endpoint in a node uses.
+    fn add(&self, node: usize, endpoint: &Endpoint) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[node].add(&Side::of(endpoint, Wait::Spin));
+    }
+
+    /// What was measured, in so many rounds.
+    fn measured(self, rounds: u32) -> Conditions {
+        let sides = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Conditions { rounds, sides: sides.into(), ..Conditions::default() }
+    }
+}
+
 /// Figures as they might have been measured, for tests of what shows them.
 #[cfg(test)]
 pub(crate) mod samples {
     use super::Report;
     use super::parts::{Bare, Costs, Part, Round};
+    use crate::conditions::Conditions;
 
     /// Of one send path: the parts come to 700 ns less 50, one way takes `one_way_ns`.
     pub(crate) fn report(one_way_ns: f64) -> Report {
         let parts = [100.0; Part::ALL.len()];
         let round = Round { parts, ahead: 50.0, call: 400.0, conversing: 60.0, round_trip: 2.0 * one_way_ns };
-        Report { send_paths: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
+        let (send_paths, bare_udp) = (vec![Costs::of("packet", 64, &[round])], Bare::of(&[4000.0], &[90.0]));
+        Report { send_paths, bare_udp, measured: Conditions::default() }
     }
 }

@@ -9,11 +9,16 @@ use tsumugi::ReceiveChoice;
 use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Spec};
 
+use crate::conditions::{Conditions, Told};
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
+use crate::output::Shown;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
+use crate::progress::{Progress, count};
+use crate::ratio::{self, Better};
 use crate::report::columns::Columns;
 use crate::report::units;
+use crate::seconds::seconds;
 use crate::sizes::{self, Sizes};
 use crate::statistics::median;
 
@@ -25,6 +30,10 @@ use member::{PORT, Received};
 const LAB_STEM: &str = "exchange";
 /// How long processes have to connect.
 const BEGIN: Duration = Duration::from_millis(700);
+/// What else a measurement takes, seconds: processes start and end.
+const AFTER_S: f64 = 0.2;
+/// Of the ratios of what was taken.
+const BETTER: Better = Better::Higher;
 /// The first is compared with the second.
 const RECEIVE_PATHS: [ReceiveChoice; 2] = [ReceiveChoice::Xdp, ReceiveChoice::Socket];
 
@@ -58,14 +67,13 @@ pub(crate) struct ExchangeOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     time: f64,
     /// Leave the NICs' segmentation and coalescing on.
     #[arg(long)]
     offloads: bool,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 /// What all nodes together took in a second.
@@ -77,6 +85,8 @@ struct Figure {
     socket_gbit_s: f64,
     /// The median of the rounds' ratios.
     ratio: f64,
+    /// Which ratios are better.
+    better: Better,
     /// CPU time of the processes, ns for a KiB that was taken; what the kernel does for them elsewhere is not in it.
     xdp_cpu_ns_per_kib: f64,
     socket_cpu_ns_per_kib: f64,
@@ -86,21 +96,27 @@ struct Figure {
 #[derive(Serialize)]
 struct Output {
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &ExchangeOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    let output = measure(options).map(|figures| Output { figures, machine });
-    own_lab::finish(output, options.json, |output| {
-        format!("{}\n{}", table(&output.figures), output.machine.line())
+    let output = measure(options).map(|(figures, measured)| Output { figures, measured, machine });
+    own_lab::finish(output, options.shown, |output| {
+        let header = output.measured.header();
+        format!("{header}\n{}\n{}", table(&output.figures), output.machine.line())
     })
 }
 
-fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, OwnLabError> {
+fn measure(options: &ExchangeOptions) -> Result<(Vec<Figure>, Conditions), OwnLabError> {
     own_lab::require_root("all-to-all")?;
     let steps = options.nodes.len() * options.size.0.len() * options.rounds as usize * RECEIVE_PATHS.len();
-    let progress = own_lab::progress(steps as u64, 36);
+    let mut measured = Conditions::rounds(options.rounds, options.time);
+    let (nodes, sizes) = (count(options.nodes.len(), "number"), count(options.size.0.len(), "size"));
+    let what = format!("{nodes} of nodes × {sizes} × 2 receive paths × {}", measured.amount());
+    let expected_s = steps as f64 * (options.time + BEGIN.as_secs_f64() + AFTER_S);
+    let progress = Progress::begin(options.shown, expected_s, &what, steps as u64);
     let mut figures = Vec::new();
     for &nodes in &options.nodes {
         let testbeds = [
@@ -113,17 +129,15 @@ fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, OwnLabError> {
                 // Each is first as often as the other.
                 for at in [round % 2, 1 - round % 2] {
                     let name = RECEIVE_PATHS[at].to_string();
-                    progress.set_message(format!("{nodes} nodes, {}, {name}", sizes::show(size)));
-                    rounds[at].push(testbeds[at].exchange(size, options.time)?);
-                    progress.inc(1);
+                    progress.step(format!("{nodes} nodes, {}, {name}", sizes::show(size)));
+                    rounds[at].push(testbeds[at].exchange(size, options.time, &mut measured)?);
                 }
             }
         }
         let of_size = rounds.iter().zip(&options.size.0);
         figures.extend(of_size.filter_map(|(rounds, &size)| Figure::of(nodes, size, options.time, rounds)));
     }
-    progress.finish_and_clear();
-    Ok(figures)
+    Ok((figures, measured))
 }
 
 impl Figure {
@@ -138,6 +152,7 @@ impl Figure {
             xdp_gbit_s: of(0, &gbit_s)?,
             socket_gbit_s: of(1, &gbit_s)?,
             ratio: median(ratios)?,
+            better: BETTER,
             xdp_cpu_ns_per_kib: of(0, &cpu)?,
             socket_cpu_ns_per_kib: of(1, &cpu)?,
         })
@@ -146,7 +161,8 @@ impl Figure {
 
 /// A line for each number of nodes and size.
 fn table(figures: &[Figure]) -> String {
-    let header = ["nodes", "size", "xdp", "socket", "ratio", "CPU per KiB, xdp", "socket"];
+    let ratio = BETTER.heading("ratio");
+    let header = ["nodes", "size", "xdp", "socket", &ratio, "CPU per KiB, xdp", "socket"];
     let mut columns = Columns::new(&header);
     for figure in figures {
         columns.row(vec![
@@ -154,7 +170,7 @@ fn table(figures: &[Figure]) -> String {
             sizes::show(figure.size_bytes),
             units::bandwidth(figure.xdp_gbit_s),
             units::bandwidth(figure.socket_gbit_s),
-            format!("{:.2}", figure.ratio),
+            ratio::show(figure.ratio),
             units::time(figure.xdp_cpu_ns_per_kib),
             units::time(figure.socket_cpu_ns_per_kib),
         ]);
@@ -185,7 +201,7 @@ impl Testbed {
     }
 
     /// Has everyone send to everyone; what all of them took.
-    fn exchange(&self, size: u64, time: f64) -> Result<Received, OwnLabError> {
+    fn exchange(&self, size: u64, time: f64, measured: &mut Conditions) -> Result<Received, OwnLabError> {
         let cpus = cpu::allowed().0;
         let start_ns = machine_ns() + BEGIN.as_nanos() as u64;
         let address = |node: usize| self.lab.nodes()[node].nics[0].address;
@@ -203,13 +219,11 @@ impl Testbed {
         };
         let members = (0..count).map(member).collect::<Result<Vec<_>, _>>()?;
         let limit = PATIENCE + Duration::from_secs_f64(time);
-        let mut sum = Received::default();
-        for member in members {
-            let received: Received = member.json(limit)?;
-            sum.bytes += received.bytes;
-            sum.cpu_ns += received.cpu_ns;
-        }
-        Ok(sum)
+        let told = members.into_iter().map(|member| member.json(limit));
+        let told = told.collect::<Result<Vec<Told<Received>>, _>>()?;
+        measured.add_group(&told);
+        let sum = |of: fn(&Received) -> u64| told.iter().map(|told| of(&told.found)).sum();
+        Ok(Received { bytes: sum(|received| received.bytes), cpu_ns: sum(|received| received.cpu_ns) })
     }
 }
 
@@ -226,7 +240,7 @@ mod tests {
         assert_eq!((figure.ratio, figure.socket_gbit_s), (2.0, f64::from(1 << 30) * 4.0 / 1e9));
         let text = table(&[figure]);
         assert!(
-            text.lines().nth(2).is_some_and(|line| line.starts_with('4') && line.contains("2.00")),
+            text.lines().nth(2).is_some_and(|line| line.starts_with('4') && line.contains("2.00 ×")),
             "{text}"
         );
     }

@@ -2,17 +2,22 @@
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Spec, Wire};
 use tsumugi_rail::switch::Hook;
 
 use crate::choices::words;
+use crate::conditions::Conditions;
 use crate::machine::Machine;
+use crate::output::Shown;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
+use crate::progress::Progress;
+use crate::ratio::Better;
 use crate::report::columns::Columns;
 use crate::report::units;
-use crate::row::Row;
+use crate::row::{self, Row};
+use crate::seconds::seconds;
 use crate::statistics::{OverRounds, median};
 
 pub(crate) mod frames;
@@ -21,6 +26,8 @@ use frames::Delivered;
 
 /// How the lab is called: `forwarding-PID-NUMBER`.
 const LAB_STEM: &str = "forwarding";
+/// What a figure takes besides, seconds: processes start, and everybody becomes known.
+const STEP_S: f64 = 0.2;
 /// How many times ahead of a measurement it is done for a moment, so that everybody is known to everybody.
 const WARM_UP_S: f64 = 0.02;
 
@@ -56,11 +63,10 @@ pub(crate) struct ForwardingOptions {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     time: f64,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 /// What is measured.
@@ -87,9 +93,11 @@ impl What {
         }
     }
 
-    /// Whether less is better.
-    const fn is_time(self) -> bool {
-        matches!(self, What::Udp | What::Ours)
+    const fn better(self) -> Better {
+        match self {
+            What::Udp | What::Ours => Better::Lower,
+            What::Frames | What::FramesXdp | What::Stream => Better::Higher,
+        }
     }
 
     fn show(self, figure: f64) -> String {
@@ -112,9 +120,10 @@ struct Figure {
     /// The switch's by the bridge's: the median of the rounds' ratios.
     ratio: f64,
     /// How far the rounds' ratios are apart: (largest − smallest) / median.
-    ratio_spread: f64,
-    /// Whether the switch is better where the ratio is below 1.
-    less_is_better: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_spread: Option<f64>,
+    /// Which ratios are better.
+    better: Better,
 }
 
 /// What `--json` prints.
@@ -122,23 +131,29 @@ struct Figure {
 struct Output {
     hook: String,
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &ForwardingOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    let output = measure(options).map(|(hook, figures)| Output { hook, figures, machine });
-    own_lab::finish(output, options.json, |output| {
-        format!("{}\n{}", table(&output.hook, &output.figures), output.machine.line())
+    let output =
+        measure(options).map(|(hook, figures, measured)| Output { hook, figures, measured, machine });
+    own_lab::finish(output, options.shown, |output| {
+        let header = output.measured.header();
+        format!("{header}\n{}\n{}", table(&output.hook, &output.figures), output.machine.line())
     })
 }
 
-fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), OwnLabError> {
+fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>, Conditions), OwnLabError> {
     use strum::VariantArray as _;
     own_lab::require_root("forwarding")?;
     let testbed = Testbed::make(options)?;
     let steps = u64::from(options.rounds) * 2 * What::VARIANTS.len() as u64;
-    let progress = own_lab::progress(steps, 24);
+    let mut measured = Conditions::rounds(options.rounds, options.time);
+    let what = format!("{} figures × bridge and switch × {}", What::VARIANTS.len(), measured.amount());
+    let expected_s = steps as f64 * (options.time + STEP_S);
+    let progress = Progress::begin(options.shown, expected_s, &what, steps);
     let mut hook = String::new();
     // By what, the rounds' figures with the bridge alone and with the switch.
     let mut rounds = vec![[const { Vec::new() }; 2]; What::VARIANTS.len()];
@@ -149,18 +164,16 @@ fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), OwnLabE
                 hook = own_lab::switch_up(&testbed.lab, options.hook)?;
             }
             for (rounds, what) in rounds.iter_mut().zip(What::VARIANTS) {
-                progress.set_message(format!("{what}, {}", ["bridge", "switch"][at]));
-                rounds[at].push(testbed.figure(*what, options.time)?);
-                progress.inc(1);
+                progress.step(format!("{what}, {}", ["bridge", "switch"][at]));
+                rounds[at].push(testbed.figure(*what, options.time, &mut measured)?);
             }
             if at == 1 {
                 own_lab::switch(&testbed.lab, &["down"])?;
             }
         }
     }
-    progress.finish_and_clear();
     let figures = rounds.iter().zip(What::VARIANTS).filter_map(|(rounds, what)| Figure::of(*what, rounds));
-    Ok((hook, figures.collect()))
+    Ok((hook, figures.collect(), measured))
 }
 
 impl Figure {
@@ -177,23 +190,22 @@ impl Figure {
             switch: median(switch.iter().copied())?,
             ratio: ratios.median,
             ratio_spread: ratios.spread,
-            less_is_better: what.is_time(),
+            better: what.better(),
         })
     }
 }
 
 fn table(hook: &str, figures: &[Figure]) -> String {
     use strum::VariantArray as _;
-    let mut columns = Columns::new(&["what", "bridge", "switch", "ratio", "±", "better is"]);
+    let mut columns = Columns::new(&["what", "bridge", "switch", "switch / bridge", "±"]);
     for figure in figures {
         let Some(what) = What::VARIANTS.iter().find(|what| what.to_string() == figure.what) else { continue };
         columns.row(vec![
             figure.what.clone(),
             what.show(figure.bridge),
             what.show(figure.switch),
-            format!("{:.2}", figure.ratio),
-            units::percent(figure.ratio_spread),
-            if figure.less_is_better { "less" } else { "more" }.to_owned(),
+            figure.better.told(figure.ratio),
+            figure.ratio_spread.map_or_else(String::new, units::percent),
         ]);
     }
     format!("the kernel's bridge, alone and with the switch's program on its ports ({hook})\n{columns}")
@@ -226,7 +238,7 @@ impl Testbed {
     }
 
     /// Measures, after a moment in which everybody becomes known.
-    fn figure(&self, what: What, time_s: f64) -> Result<f64, OwnLabError> {
+    fn figure(&self, what: What, time_s: f64, measured: &mut Conditions) -> Result<f64, OwnLabError> {
         match what {
             What::Frames | What::FramesXdp => {
                 let (from, to) = what.nodes();
@@ -236,35 +248,48 @@ impl Testbed {
                 Ok(self.frames(from, to, time_s)?)
             }
             What::Stream => {
-                let row =
-                    self.row(what, &["bandwidth", "--transport", "tcp-block", "--size", "64K"], time_s)?;
+                let stream = ["bandwidth", "--transport", "tcp-block", "--size", "64K"];
+                let row = self.row(what, &stream, time_s, measured)?;
                 row.gbit_s.ok_or_else(|| OwnLabError::NoFigure("tsumugi perf bandwidth".to_owned(), "rate"))
             }
-            What::Udp => self.round_trip(what, &["latency", "--transport", "udp", "--size", "8"], time_s),
+            What::Udp => {
+                let bare = ["latency", "--transport", "udp", "--size", "8"];
+                self.round_trip(what, &bare, time_s, measured)
+            }
             What::Ours => {
                 let ours = ["latency", "--size", "8", "--receive", "xdp", "--wait", "spin"];
-                self.round_trip(what, &ours, time_s)
+                self.round_trip(what, &ours, time_s, measured)
             }
         }
     }
 
-    fn round_trip(&self, what: What, arguments: &[&str], time_s: f64) -> Result<f64, OwnLabError> {
-        let row = self.row(what, arguments, time_s)?;
+    fn round_trip(
+        &self,
+        what: What,
+        arguments: &[&str],
+        time_s: f64,
+        measured: &mut Conditions,
+    ) -> Result<f64, OwnLabError> {
+        let row = self.row(what, arguments, time_s, measured)?;
         row.p50_ns.ok_or_else(|| OwnLabError::NoFigure("tsumugi perf latency".to_owned(), "time"))
     }
 
-    fn row(&self, what: What, arguments: &[&str], time_s: f64) -> Result<Row, OwnLabError> {
-        #[derive(Deserialize)]
-        struct Rows {
-            rows: Vec<Row>,
-        }
+    fn row(
+        &self,
+        what: What,
+        arguments: &[&str],
+        time_s: f64,
+        measured: &mut Conditions,
+    ) -> Result<Row, OwnLabError> {
         let (from, to) = what.nodes();
         let (host, time) = (self.lab.nodes()[to].host.clone(), time_s.to_string());
-        let mut all = vec!["perf", arguments[0], &host, "--json", "--rounds", "1", "--time", &time];
+        let mut all =
+            vec!["perf", arguments[0], &host, "--json", "--quiet", "--rounds", "1", "--time", &time];
         all.extend(&arguments[1..]);
         let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
-        let rows: Rows = Running::ours(Some((&self.lab, from)), &all)?.json(PATIENCE)?;
-        rows.rows.into_iter().next().ok_or_else(|| OwnLabError::NoFigure(all.join(" "), "row"))
+        let output: row::Output = Running::ours(Some((&self.lab, from)), &all)?.json(PATIENCE)?;
+        measured.add(&output.measured.sides);
+        output.rows.into_iter().next().ok_or_else(|| OwnLabError::NoFigure(all.join(" "), "row"))
     }
 
     /// Frames that got from one node to another in a second.
@@ -297,11 +322,11 @@ mod tests {
     fn the_switch_is_compared_round_by_round_and_the_table_says_what_is_better() {
         let rounds = [vec![4e5, 2e5, 4e5], vec![6e5, 3e5, 2e5]];
         let figure = Figure::of(What::Frames, &rounds).expect("rounds");
-        assert_eq!((figure.ratio, figure.bridge, figure.less_is_better), (1.5, 4e5, false));
+        assert_eq!((figure.ratio, figure.bridge, figure.better), (1.5, 4e5, Better::Higher));
         let other = Figure::of(What::Udp, &rounds).expect("rounds");
         let text = table("tc", &[figure, other]);
         let line = |start| text.lines().find(|line| line.starts_with(start)).expect("a line");
-        assert!(line("frames").contains("1.50") && line("frames").trim_end().ends_with("more"), "{text}");
-        assert!(line("UDP").trim_end().ends_with("less"), "{text}");
+        assert!(line("frames").contains("1.50 × (higher is better)"), "{text}");
+        assert!(line("UDP").contains("1.50 × (lower is better)"), "{text}");
     }
 }

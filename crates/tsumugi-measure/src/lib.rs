@@ -16,6 +16,7 @@ macro_rules! eprintln {
 
 pub mod choices;
 pub mod compare;
+pub mod conditions;
 mod costs;
 mod cpu;
 pub mod eval;
@@ -29,10 +30,15 @@ pub mod output;
 mod own_lab;
 mod peers;
 pub mod perf;
+mod progress;
+mod ratio;
 pub mod report;
 pub mod row;
-mod sizes;
+mod seconds;
+mod side;
+pub mod sizes;
 pub mod statistics;
 mod translate;
 
 pub use output::CommandResult;
+pub use ratio::Better;

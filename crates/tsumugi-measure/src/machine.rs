@@ -3,7 +3,17 @@
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::fs;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What [`name_version`] was told.
+static VERSION: OnceLock<&str> = OnceLock::new();
+
+/// Has measurements say that they are of this version, where that is more than the number of this package.
+pub fn name_version(version: &'static str) {
+    // Whoever was first has said it.
+    let _ = VERSION.set(version);
+}
 
 /// Where and when the figures were measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,19 +51,16 @@ impl Machine {
     pub fn here() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let names = rustix::system::uname();
-        let [host, system, release, machine] =
-            [names.nodename(), names.sysname(), names.release(), names.machine()].map(CStr::to_string_lossy);
         Machine {
-            host: host.into_owned(),
-            kernel: format!("{system} {release} {machine}"),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            kernel: kernel(),
             cpu: field(&cpuinfo, "model name").unwrap_or_default(),
             cpus: super::cpu::allowed().0.len() as u32,
             memory_bytes: kib(&meminfo, "MemTotal") * 1024,
             virtual_machine: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_average: load_average(),
-            tsumugi: env!("CARGO_PKG_VERSION").to_owned(),
+            tsumugi: VERSION.get().copied().unwrap_or(env!("CARGO_PKG_VERSION")).to_owned(),
             time_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs()).unwrap_or(0),
             wire: String::new(),
             mtu_bytes: None,
@@ -71,6 +78,14 @@ impl Machine {
             self.kernel,
         )
     }
+}
+
+/// Kernel name, release and architecture.
+pub(crate) fn kernel() -> String {
+    let names = rustix::system::uname();
+    let [system, release, machine] =
+        [names.sysname(), names.release(), names.machine()].map(CStr::to_string_lossy);
+    format!("{system} {release} {machine}")
 }
 
 /// Memory that processes may take before others have to give some up, bytes; `None` when the kernel does not say.

@@ -5,11 +5,24 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use clap::Args;
+
 /// What a command returns: its exit code, or an error that is to be printed.
 pub type CommandResult = Result<ExitCode, Box<dyn Error>>;
 
 /// What a shell reports for a command that Ctrl-C ended.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+/// How a measurement shows what it has found and how far it is.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing on stderr of how long it takes and how far it is.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
 
 /// What stands in the way of standard output.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tsumugi_lab::child::{ChildError, Running};
@@ -12,7 +11,7 @@ use tsumugi_lab::interrupt::interrupted;
 use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 use tsumugi_rail::switch::Hook;
 
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::output::{self, EXIT_INTERRUPTED, Shown};
 
 /// The NIC of each node.
 pub(crate) const NIC: &str = "nic0";
@@ -41,11 +40,11 @@ pub(crate) enum OwnLabError {
 /// Prints what was measured: an object for programs, or the table for people.
 pub(crate) fn finish<T: Serialize>(
     measured: Result<T, OwnLabError>,
-    json: bool,
+    shown: Shown,
     show: impl FnOnce(&T) -> String,
 ) -> crate::CommandResult {
     match measured {
-        Ok(report) if json => output::line(serde_json::to_string(&report)?)?,
+        Ok(report) if shown.json => output::line(serde_json::to_string(&report)?)?,
         Ok(report) => output::line(show(&report))?,
         Err(OwnLabError::Interrupted | OwnLabError::Child(ChildError::Interrupted)) => {
             return Ok(ExitCode::from(EXIT_INTERRUPTED));
@@ -67,13 +66,6 @@ pub(crate) fn make(spec: &Spec) -> Result<LabGuard, OwnLabError> {
         Err(_) if interrupted() => Err(OwnLabError::Interrupted),
         Err(error) => Err(error.into()),
     }
-}
-
-/// How far a measurement is, on standard error.
-pub(crate) fn progress(steps: u64, message_width: usize) -> ProgressBar {
-    let template = format!("{{msg:{message_width}}} {{wide_bar}} {{pos}}/{{len}} {{eta}}");
-    let style = ProgressStyle::with_template(&template);
-    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Runs this program in a node, for as long as that takes.

@@ -13,12 +13,15 @@ pub(crate) mod tcp;
 pub(crate) mod udp;
 mod watch;
 
+use crate::conditions::Side;
 use crate::row::{Metric, PathRow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 use thiserror::Error;
+use tsumugi::Report;
 
 pub(crate) use number::Role;
 pub(crate) use watch::{StopReason, Watch};
@@ -128,14 +131,14 @@ pub(crate) struct Until {
 
 /// One side of a measurement: what every transport can do.
 pub(crate) trait Peer {
-    /// Its send path, where that is a choice.
-    fn send_path(&self) -> Option<&'static str> {
+    /// What it uses here, where that is a choice.
+    fn report(&self) -> Option<Report> {
         None
     }
 
-    /// Its receive path, where that is a choice.
-    fn receive_path(&self) -> Option<&'static str> {
-        None
+    /// This side; `ip` is the address that the other reaches it by, and `wait` how it waits if that is a choice.
+    fn side(&self, ip: IpAddr, wait: &str) -> Side {
+        self.report().map_or_else(|| Side::at(ip), |report| Side::reported(&report, wait, ip))
     }
 
     /// The paths to the other side, where there are several.

@@ -1,33 +1,30 @@
 //! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts; and the cost table.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use tsumugi::{Integrity, Policy, ReceiveChoice, SendChoice, Wait};
-use tsumugi_rail::xdp::Mode;
-use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi::{ReceiveChoice, Wait};
 
-use crate::choices::{any_of, words};
+use crate::choices::any_of;
+use crate::conditions::Conditions;
 use crate::cpu::{Cpus, pin};
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
-use crate::peers::{Transport, ours};
 use crate::row::{Metric, Output, Row};
-use crate::sizes::{Sizes, bytes};
 use tsumugi_lab::interrupt::watch_interrupts;
 
 mod azc;
 mod client;
 mod control;
 mod models;
+mod options;
 mod rounds;
 mod sample;
 mod serve;
 mod text;
 
+use client::ClientError;
+use options::Measure;
 pub(crate) use rounds::over_rounds;
 
 /// The port of `perf serve` unless another is given.
@@ -62,24 +59,29 @@ enum Command {
     /// Answer the measurements of other hosts until Ctrl-C; one at a time, so that none disturbs another.
     Serve(Serve),
     /// Round-trip time of a message and its echo: percentiles.
-    Latency(Measure),
+    #[command(after_help = LATENCY)]
+    Latency(Box<options::RoundTrips>),
     /// Payload per second in one direction, and what it costs in CPU time.
-    Bandwidth(Measure),
+    #[command(after_help = BANDWIDTH)]
+    Bandwidth(Box<options::Bandwidth>),
     /// Messages per second in one direction, sent one by one by a single thread.
-    Rate(Measure),
+    #[command(after_help = RATE)]
+    Rate(Box<options::Rate>),
     /// CPU time of sending and receiving one message (LogP's o_s and o_r).
-    Overhead(Measure),
+    #[command(after_help = OVERHEAD)]
+    Overhead(Box<options::RoundTrips>),
     /// Share of a core that a waiting endpoint costs.
-    Idle(Measure),
+    #[command(after_help = IDLE)]
+    Idle(Box<options::Idle>),
     /// Share of a message's transfer that is hidden behind a computation of the receiver.
-    #[command(long_about = OVERLAP)]
-    Overlap(Measure),
+    #[command(long_about = OVERLAP, after_help = OVERLAP_EXAMPLES)]
+    Overlap(Box<options::Overlap>),
     /// The programming models beside each other: one-way latency, overhead and bandwidth of each, by size.
-    #[command(long_about = MODELS)]
-    Models(Measure),
+    #[command(long_about = MODELS, after_help = MODELS_EXAMPLES)]
+    Models(Box<options::Ways>),
     /// Tagged messages of random lengths: active zero-copy against eager and rendezvous.
-    #[command(long_about = AZC)]
-    Azc(Measure),
+    #[command(long_about = AZC, after_help = AZC_EXAMPLES)]
+    Azc(Box<options::Ways>),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
     Costs(crate::costs::CostsOptions),
     /// Everyone sends to everyone at once, with the XDP and with the socket receive path (figures 7 and 8 of P3:
@@ -108,6 +110,9 @@ enum Command {
     /// A member of a group: a part of `barrier` and `collectives`, run in a node of their lab.
     #[command(hide = true)]
     GroupMember(crate::groups::member::MemberOptions),
+    /// What a node is: a part of several measurements.
+    #[command(hide = true)]
+    Side(crate::side::SideOptions),
     /// Writing pages of another process's window, with and without translations in the XDP program
     /// (figure 1 of P5: Kunisawa et al., Network Interface card with address translation buffer, about 1998), and while that
     /// process is stopped, in a lab of its own (root).
@@ -120,10 +125,74 @@ enum Command {
     TranslateWriter(crate::translate::writer::WriterOptions),
 }
 
+macro_rules! examples {
+    ($lines:literal) => {
+        concat!("Examples:\n", $lines, "\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
+    };
+}
+
+const LATENCY: &str = examples!(
+    "  tsumugi perf latency node1                              64 B, the default wait
+  tsumugi perf latency node1 --size 8..64K --wait spin    a curve
+  tsumugi perf latency node1:7500 --receive xdp           through the XDP program, on both hosts
+  tsumugi perf latency node1 --transport tcp-spin         bare TCP on the same wire
+  sudo tsumugi perf latency node1 --transport raw-xdp     bare Ethernet frames; root on both hosts
+  sudo tsumugi perf latency node1 --transport raw-write   the same, written into memory
+  tsumugi perf latency node1 --json | jq '.rows[].p50_ns'"
+);
+
+const BANDWIDTH: &str = examples!(
+    "  tsumugi perf bandwidth node1                            messages of 1 MiB
+  tsumugi perf bandwidth node1 --size 64..4M --rounds 5   a curve; median and spread of five rounds
+  tsumugi perf bandwidth node1 --in-place                 messages that are built in the library's buffers
+  tsumugi perf bandwidth node1 --faults loss=1%,seed=7 --repeat go-back-n
+  tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
+  tsumugi perf bandwidth node1 --json | jq '.rows[].gbit_s'"
+);
+
+const RATE: &str = examples!(
+    "  tsumugi perf rate node1                                 messages of 8 B
+  tsumugi perf rate node1 --size 8,64,1K --wait spin
+  tsumugi perf rate node1 --transport udp                 bare UDP on the same wire
+  tsumugi perf rate node1 --json | jq '.rows[].per_s'"
+);
+
+const OVERHEAD: &str = examples!(
+    "  tsumugi perf overhead node1                             64 B
+  tsumugi perf overhead node1 --size 8..4K --send packet
+  tsumugi perf overhead node1 --transport udp             bare UDP on the same wire
+  tsumugi perf overhead node1 --json | jq '.rows[] | {size_bytes, send_ns, receive_ns}'"
+);
+
+const IDLE: &str = examples!(
+    "  tsumugi perf idle node1                                 the default wait
+  tsumugi perf idle node1 --wait block --time 2
+  tsumugi perf idle node1 --transport tcp-block           a TCP socket that sleeps
+  tsumugi perf idle node1 --json | jq '.rows[].cpu_share'"
+);
+
+const OVERLAP_EXAMPLES: &str = examples!(
+    "  tsumugi perf overlap node1                              1 MiB
+  tsumugi perf overlap node1 --receive xdp                the program takes packets in meanwhile
+  tsumugi perf overlap node1 --size 64K..4M --json | jq '.rows[] | {size_bytes, overlap}'"
+);
+
+const MODELS_EXAMPLES: &str = examples!(
+    "  tsumugi perf models node1 --wait spin
+  tsumugi perf models node1 --size 8,1K,64K --rounds 9
+  tsumugi perf models node1 --json | jq '.rows[] | {model, metric, size_bytes, p50_ns, gbit_s}'"
+);
+
+const AZC_EXAMPLES: &str = examples!(
+    "  tsumugi perf azc node1 --wait spin --rounds 9
+  tsumugi perf azc node1 --size 4K,64K
+  tsumugi perf azc node1 --json | jq '.rows[] | {protocol, size_bytes, per_s, ratio}'"
+);
+
 const OVERLAP: &str = "\
 Share of a message's transfer that is hidden behind a computation of the receiver, which is this side.
 
-It asks the server for a message of --size [default: 1M] and waits: that takes t_transfer. It asks for another one,
+It asks the server for a message and waits: that takes t_transfer. It asks for another one,
 computes for T = 2 t_transfer without calling the library, and receives it: that takes t_both. The overlap is
 (t_transfer + T - t_both) / t_transfer, within 0 and 1: 1 when the message was there after the computation, 0 when it
 only began to arrive then. Figures are medians.";
@@ -138,10 +207,11 @@ message size, in turn and round by round, so that a disturbance meets all of the
   write           remote writes into the other side's memory, which looks whether they are there
   message         tagged messages, received by requests that are posted ahead
 
-What a model does not carry (active messages of more than 64 KiB) is left out.";
+What a model does not carry (active messages of more than 64 KiB) is left out. Sizes are 8 B to 4 KiB, and of bandwidth 512 B to
+1 MiB, unless --size says others.";
 
 const AZC: &str = "\
-Tagged messages of random lengths up to --size [default: 256 to 256K], per second: active zero-copy, where the data
+Tagged messages of random lengths up to --size, 256 B to 256 KiB if none is given, per second: active zero-copy, where the data
 follow their head without a handshake and the receiver supplies the buffer when the head arrives, against eager sending
 up to 8 KiB and rendezvous above (figure 9 of P3: Aoki et al., MMP on Maestro2, 2006). Receives are posted ahead.
 
@@ -176,127 +246,6 @@ pub(crate) struct Serve {
     pub(crate) cpu: Option<Cpus>,
 }
 
-/// Options of the measurements.
-#[derive(Args, Clone)]
-#[command(after_help = "Examples:
-  tsumugi perf latency node1                              64 B, the default wait
-  tsumugi perf latency node1 --size 8..64K --wait spin    a curve
-  tsumugi perf bandwidth node1:7500 --size 1M --rounds 5  median and spread of five rounds
-  tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
-  sudo tsumugi perf latency node1 --transport raw-xdp     bare Ethernet frames; root on both hosts
-  sudo tsumugi perf latency node1 --transport raw-write   the same, written into memory
-  tsumugi perf overhead node1 --json                      one object on stdout
-
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
-pub(crate) struct Measure {
-    /// Where `tsumugi perf serve` runs: name or address, and port if it is not 7411.
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) host: String,
-    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M` [default: 64; bandwidth and
-    /// overlap 1M; rate 8].
-    #[arg(long)]
-    pub(crate) size: Option<Sizes>,
-    /// Messages per round, instead of --time or as well; whichever ends first.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-    /// Seconds per round and size [default: 0.5].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) time: Option<Duration>,
-    /// Rounds; medians and spread are over them.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: u32,
-    /// What carries the messages.
-    #[arg(long, value_enum, default_value_t = Transport::Tsumugi)]
-    pub(crate) transport: Transport,
-    /// Where raw-xdp and raw-write take frames out of the kernel [default: native].
-    #[arg(long, value_parser = any_of::<Mode>().try_map(|word| word.parse::<Mode>()))]
-    pub(crate) mode: Option<Mode>,
-    /// How Tsumugi waits. `busy-poll` is for NICs that were set for it by `tsumugi up --busy-poll`.
-    #[arg(long, default_value = "adaptive", value_parser = any_of::<Wait>())]
-    pub(crate) wait: String,
-    /// How Tsumugi sends. `packet` and `xsk` need CAP_NET_RAW.
-    #[arg(long, default_value = "auto", value_parser = any_of::<SendChoice>())]
-    pub(crate) send: String,
-    /// Receive path, on both hosts. `xdp` needs `tsumugi up` there.
-    #[arg(long, default_value = "auto", value_parser = any_of::<ReceiveChoice>())]
-    pub(crate) receive: String,
-    /// How packets are spread over the NICs that both hosts have on common links.
-    #[arg(long, default_value = "adaptive", value_parser = policies())]
-    pub(crate) policy: String,
-    /// How the library is used (Tsumugi only).
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) model: ours::Model,
-    /// How tagged messages travel (--model message).
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) protocol: ours::Protocol,
-    /// What streams are made of: chosen by what is measured.
-    #[arg(skip)]
-    pub(crate) mix: ours::Mix,
-    /// How Tsumugi repeats what was lost.
-    #[arg(long, default_value = "selective", value_parser = repeats())]
-    pub(crate) repeat: String,
-    /// What tells that a message was altered on its way, on both hosts: a CRC of each packet, or what Ethernet and UDP have.
-    #[arg(long, default_value = "crc32c", value_parser = any_of::<Integrity>())]
-    pub(crate) integrity: String,
-    /// Bytes that may be in flight: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's limit, TCP's socket
-    /// buffers.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) in_flight: Option<u64>,
-    /// Stream from buffers of the library, which it never copies: what a program does that builds its messages
-    /// there (Tsumugi only, --model channel or message; bandwidth and rate).
-    #[arg(long)]
-    pub(crate) in_place: bool,
-    /// Longest datagram payload that Tsumugi sends [default: what the NIC's MTU has room for].
-    #[arg(long, value_name = "BYTES", value_parser = datagram)]
-    pub(crate) datagram: Option<u16>,
-    /// Faults to inject on both sides, as in `loss=1%,dup=1%,reorder=5%,seed=7`.
-    #[arg(long)]
-    pub(crate) faults: Option<String>,
-    /// Write every packet this side sends and receives to a pcap file (Tsumugi only).
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Give up when nothing arrives for so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
-    pub(crate) timeout: Duration,
-    /// Run on these CPUs only, as in `0` or `0,2-3`.
-    #[arg(long, value_name = "CPUS")]
-    pub(crate) cpu: Option<Cpus>,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// A positive number of seconds up to an hour.
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("`{text}` is not a number of seconds over 0 and up to 3600")),
-    }
-}
-
-/// The length of a datagram that the library takes; what the NIC takes is for it to say.
-fn datagram(text: &str) -> Result<u16, String> {
-    let bytes = bytes(text).map_err(|why| why.to_string())?;
-    match u16::try_from(bytes) {
-        Ok(bytes) if usize::from(bytes) >= DATAGRAM_BYTES_MIN => Ok(bytes),
-        _ => Err(format!("a datagram has {DATAGRAM_BYTES_MIN} to {} bytes", u16::MAX)),
-    }
-}
-
-/// The policies, and to have none.
-fn policies() -> PossibleValuesParser {
-    let single = PossibleValue::new("single").help("Everything through the NIC that leads to HOST");
-    PossibleValuesParser::new(words::<Policy>().into_iter().chain([single]))
-}
-
-/// What is sent again after a loss.
-fn repeats() -> PossibleValuesParser {
-    let selective = PossibleValue::new("selective").help("Only what is missing");
-    let go_back_n = PossibleValue::new("go-back-n")
-        .help("Everything from what is missing on (P1: Sumimoto et al., PM/Ethernet, 2000)");
-    PossibleValuesParser::new([selective, go_back_n])
-}
-
 /// Runs it.
 pub fn run(arguments: Arguments) -> crate::CommandResult {
     tsumugi_lab::child::die_with_parent();
@@ -308,17 +257,19 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
             }
             return serve::run(&serve);
         }
-        Command::Latency(measure) => (Metric::RoundTrip, measure),
-        Command::Bandwidth(measure) => (Metric::Bandwidth, measure),
-        Command::Rate(measure) => (Metric::Rate, measure),
-        Command::Overhead(measure) => (Metric::Overhead, measure),
-        Command::Idle(measure) => (Metric::Idle, measure),
-        Command::Overlap(measure) => (Metric::Overlap, measure),
-        Command::Models(measure) => {
-            return finish(&measure, || models::run(&measure), models::tables);
+        Command::Latency(options) => (Metric::RoundTrip, options.measure(Metric::RoundTrip)),
+        Command::Bandwidth(options) => (Metric::Bandwidth, options.measure()),
+        Command::Rate(options) => (Metric::Rate, options.measure()),
+        Command::Overhead(options) => (Metric::Overhead, options.measure(Metric::Overhead)),
+        Command::Idle(options) => (Metric::Idle, options.measure()),
+        Command::Overlap(options) => (Metric::Overlap, options.measure()),
+        Command::Models(options) => {
+            let measure = options.measure();
+            return finish(&measure, models::run, models::tables);
         }
-        Command::Azc(measure) => {
-            return finish(&measure, || azc::run(&measure), azc::tables);
+        Command::Azc(options) => {
+            let measure = options.measure();
+            return finish(&measure, azc::run, azc::tables);
         }
         Command::Costs(options) => return crate::costs::run(&options),
         Command::AllToAll(options) => return crate::exchange::run(&options),
@@ -330,37 +281,48 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Command::MulticastMember(options) => return crate::groups::stream::run(&options),
         Command::Collectives(options) => return crate::groups::collectives::run(&options),
         Command::GroupMember(options) => return crate::groups::member::run(&options),
+        Command::Side(options) => return crate::side::run(&options),
         Command::Translate(options) => return crate::translate::run(&options),
         Command::TranslateTarget(options) => return crate::translate::target::run(&options),
         Command::TranslateWriter(options) => return crate::translate::writer::run(&options),
     };
-    finish(&measure, || client::run(metric, &measure), |rows| text::table(metric, rows))
+    let measure = match measure {
+        Ok(measure) => measure,
+        Err(error) => return failed(error.into()),
+    };
+    finish(&measure, |measure| client::run(metric, measure), |rows| text::table(metric, rows))
 }
 
 /// Measures, and prints what came of it.
 fn finish(
     measure: &Measure,
-    run: impl FnOnce() -> Result<Vec<Row>, client::ClientError>,
+    run: impl FnOnce(&Measure) -> Result<(Vec<Row>, Conditions), ClientError>,
     show: impl FnOnce(&[Row]) -> String,
 ) -> crate::CommandResult {
     if let Some(cpus) = &measure.cpu {
         pin(cpus)?;
     }
-    match run() {
-        Ok(rows) => {
-            let machine = Machine { wire: measure.host.clone(), ..Machine::here() };
-            if measure.json {
-                output::line(serde_json::to_string(&Output { rows, machine })?)?;
-            } else {
-                output::text(show(&rows))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(client::ClientError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
-        Err(error @ client::ClientError::Usage(_)) => {
+    let (rows, measured) = match run(measure) {
+        Ok(found) => found,
+        Err(error) => return failed(error),
+    };
+    if measure.shown.json {
+        let machine = Machine { wire: measure.host.clone(), ..Machine::here() };
+        output::line(serde_json::to_string(&Output { rows, measured, machine })?)?;
+    } else {
+        output::text(format!("{}\n{}", measured.header(), show(&rows)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The exit code of what was not measured, or the error that is to be printed.
+fn failed(error: ClientError) -> crate::CommandResult {
+    match error {
+        ClientError::Interrupted => Ok(ExitCode::from(EXIT_INTERRUPTED)),
+        ClientError::Usage(_) => {
             eprintln!("tsumugi: {error}");
             Ok(ExitCode::from(2))
         }
-        Err(error) => Err(error.into()),
+        error => Err(error.into()),
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
+use crate::conditions::Conditions;
+use crate::ratio::Better;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
@@ -22,6 +24,16 @@ pub enum Metric {
     Idle,
     /// Share of a message's transfer that is hidden behind a computation of the receiver.
     Overlap,
+}
+
+impl Metric {
+    /// Which values are better.
+    pub fn better(self) -> Better {
+        match self {
+            Metric::RoundTrip | Metric::Overhead | Metric::Idle => Better::Lower,
+            Metric::Bandwidth | Metric::Rate | Metric::Overlap => Better::Higher,
+        }
+    }
 }
 
 /// One measurement. Keys that do not apply are absent, never null.
@@ -62,10 +74,10 @@ pub struct Row {
     /// Median over the rounds of each round's median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<f64>,
-    /// Median over the rounds of each round's 99th percentile.
+    /// Median over the rounds of each round's 99th percentile; absent where a round has fewer than 100 samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<f64>,
-    /// Median over the rounds of each round's 99.9th percentile.
+    /// Median over the rounds of each round's 99.9th percentile; absent where a round has fewer than 1000 samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p999_ns: Option<f64>,
     /// The longest sample of all rounds.
@@ -83,9 +95,12 @@ pub struct Row {
     /// Messages (or round trips) per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_s: Option<f64>,
-    /// CPU time of both processes per KiB of payload.
+    /// CPU time of both processes per KiB of payload, of messages of 1 KiB and more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_kib: Option<f64>,
+    /// CPU time of both processes per message, of shorter ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ns_per_message: Option<f64>,
     /// CPU time of the waiting process divided by the time it waited: 0.01 is 1 % of a core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_share: Option<f64>,
@@ -105,6 +120,9 @@ pub struct Row {
     /// that without the program), median over the rounds of the ratio within a round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// Which ratios are better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub better: Option<Better>,
     /// In a comparison: the test that it belongs to, `main`, `faults`, `overlap`, `coexistence`, `idle`, `pairs`,
     /// `writes`, `long` or `curve`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,8 +210,11 @@ pub fn rounded(value: f64) -> f64 {
 /// What `perf … --json` prints on stdout, and nothing else there.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Output {
-    /// What was measured.
+    /// The figures.
     pub rows: Vec<Row>,
+    /// What was measured.
+    #[serde(default)]
+    pub measured: Conditions,
     /// Where.
     pub machine: Machine,
 }

@@ -1,22 +1,29 @@
 //! Byte sizes on the command line: `8`, `64,1K,1M`, `8..1M` (doubling).
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use thiserror::Error;
+use tsumugi_lab::{MTU_BYTES_MAX, MTU_BYTES_MIN};
 
 /// The largest message the library carries, in bytes (1 GiB).
 pub(crate) const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Why a size was not understood.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub(crate) enum SizeError {
+pub enum SizeError {
+    /// Nothing was written.
     #[error("an empty size; write bytes, as in `8`, `64,1K,1M` or `8..1M`")]
     Empty,
+    /// No whole number of bytes.
     #[error("`{0}` is not a size; write a whole number of bytes with an optional K, M or G (powers of 1024)")]
     NotASize(String),
+    /// Nothing can be measured of it.
     #[error("a size of 0 bytes cannot be measured; the smallest is 1")]
     Zero,
+    /// More than a message has.
     #[error("`{0}` is over the limit of one message, 1G (1,073,741,824 bytes)")]
     OverTheLimit(String),
+    /// A range that has nothing in it.
     #[error("the range `{0}` ends before it begins")]
     Backwards(String),
 }
@@ -60,8 +67,33 @@ fn message_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
+/// A number of bytes within a range, with an optional K, M or G, for an option whose values are called `what`.
+pub(crate) fn within<T: TryFrom<u64>>(
+    what: &'static str,
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let bytes = bytes(text).map_err(|why| why.to_string())?;
+        let fitting = range.contains(&bytes).then(|| T::try_from(bytes).ok()).flatten();
+        fitting.ok_or_else(|| {
+            format!("{what} of {text} bytes is not possible; write {} to {}", range.start(), range.end())
+        })
+    }
+}
+
+/// The MTU of a lab's NICs, bytes.
+///
+/// # Errors
+/// It is none that they can have.
+pub fn mtu(text: &str) -> Result<u32, String> {
+    within("an MTU", MTU_BYTES_MIN.into()..=MTU_BYTES_MAX.into())(text)
+}
+
 /// A number of bytes with an optional K, M or G (also KiB, kib, KB …: always powers of 1024).
-pub(crate) fn bytes(text: &str) -> Result<u64, SizeError> {
+///
+/// # Errors
+/// It is none.
+pub fn bytes(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     if text.is_empty() {
         return Err(SizeError::Empty);
@@ -125,6 +157,14 @@ mod tests {
         assert_eq!(parse("2G"), Err(SizeError::OverTheLimit("2G".into())));
         assert_eq!(parse("99999999999G"), Err(SizeError::OverTheLimit("99999999999G".into())));
         assert_eq!(parse("64..8"), Err(SizeError::Backwards("64..8".into())));
+    }
+
+    #[test]
+    fn numbers_of_bytes_have_units_and_limits() {
+        assert_eq!((mtu("1500"), mtu("9K")), (Ok(1500), Ok(9216)));
+        assert_eq!(mtu("100"), Err("an MTU of 100 bytes is not possible; write 576 to 65535".into()));
+        assert!(mtu("-1").is_err_and(|said| said.contains("`-1` is not a size")));
+        assert!(within::<u16>("it", 0..=u64::MAX)("64K").is_err());
     }
 
     #[test]

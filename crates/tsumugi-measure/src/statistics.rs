@@ -5,8 +5,10 @@
 pub(crate) struct Percentiles {
     pub(crate) min: u64,
     pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) p999: u64,
+    /// `None` of fewer samples than 100: it would be one of the last few.
+    pub(crate) p99: Option<u64>,
+    /// `None` of fewer samples than 1000.
+    pub(crate) p999: Option<u64>,
     pub(crate) max: u64,
 }
 
@@ -18,8 +20,8 @@ impl Percentiles {
         Some(Percentiles {
             min,
             p50: nearest_rank(samples, 500),
-            p99: nearest_rank(samples, 990),
-            p999: nearest_rank(samples, 999),
+            p99: (samples.len() >= 100).then(|| nearest_rank(samples, 990)),
+            p999: (samples.len() >= 1000).then(|| nearest_rank(samples, 999)),
             max,
         })
     }
@@ -38,7 +40,8 @@ pub(crate) struct OverRounds {
     /// The middle value, or the mean of the two middle values.
     pub(crate) median: f64,
     /// (largest − smallest) / median: 0.1 means that the rounds differ by a tenth of the median.
-    pub(crate) spread: f64,
+    /// `None` of a single value, which is no distance from itself.
+    pub(crate) spread: Option<f64>,
     /// How many rounds there were.
     pub(crate) rounds: u32,
 }
@@ -53,6 +56,7 @@ impl OverRounds {
         let median =
             if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
         let spread = if median == 0.0 { 0.0 } else { (last - first) / median.abs() };
+        let spread = (values.len() > 1).then_some(spread);
         Some(OverRounds { median, spread, rounds: values.len() as u32 })
     }
 }
@@ -70,17 +74,20 @@ mod tests {
     fn percentiles_are_samples_that_were_measured() {
         let mut samples: Vec<u64> = (1..=1000).rev().collect();
         let percentiles = Percentiles::of(&mut samples).expect("samples");
-        assert_eq!(percentiles, Percentiles { min: 1, p50: 500, p99: 990, p999: 999, max: 1000 });
+        assert_eq!(percentiles, Percentiles { min: 1, p50: 500, p99: Some(990), p999: Some(999), max: 1000 });
     }
 
     #[test]
-    fn few_samples_have_percentiles_too() {
+    fn few_samples_have_no_rare_ones() {
         assert_eq!(Percentiles::of(&mut []), None);
-        assert_eq!(Percentiles::of(&mut [7]), Some(Percentiles { min: 7, p50: 7, p99: 7, p999: 7, max: 7 }));
-        assert_eq!(
-            Percentiles::of(&mut [9, 5]),
-            Some(Percentiles { min: 5, p50: 5, p99: 9, p999: 9, max: 9 })
-        );
+        let of = |count: u64| {
+            let few = Percentiles::of(&mut (1..=count).collect::<Vec<u64>>()).expect("samples");
+            (few.p50, few.p99, few.p999)
+        };
+        assert_eq!(of(1), (1, None, None));
+        assert_eq!(of(99), (50, None, None));
+        assert_eq!(of(100), (50, Some(99), None));
+        assert_eq!(of(999), (500, Some(990), None));
     }
 
     #[test]
@@ -88,8 +95,8 @@ mod tests {
         let calm = OverRounds::of([10.0, 10.0, 11.0, 10.0, 10.0]).expect("values");
         let disturbed = OverRounds::of([10.0, 10.0, 90.0, 10.0, 10.0]).expect("values");
         assert_eq!(calm.median, disturbed.median);
-        assert_eq!(calm.spread, 0.1);
-        assert_eq!(disturbed.spread, 8.0);
+        assert_eq!(calm.spread, Some(0.1));
+        assert_eq!(disturbed.spread, Some(8.0));
         assert_eq!(disturbed.rounds, 5);
     }
 
@@ -98,6 +105,7 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median([]), None);
         assert_eq!(median([f64::NAN, 3.0]), Some(3.0));
-        assert_eq!(OverRounds::of([0.0, 0.0]).map(|over| over.spread), Some(0.0));
+        assert_eq!(OverRounds::of([0.0, 0.0]).and_then(|over| over.spread), Some(0.0));
+        assert_eq!(OverRounds::of([5.0]).map(|over| over.spread), Some(None));
     }
 }

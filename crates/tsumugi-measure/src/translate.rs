@@ -1,6 +1,7 @@
 //! `tsumugi perf translate`: what it costs to write pages of another process's window, with and without their
 //! translations in the XDP program (P5's figure 1), and whether a process that is stopped is written as fast.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,9 +13,14 @@ use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::{LabGuard, Spec};
 
 use crate::choices::any_of;
+use crate::conditions::{Conditions, Side, Told};
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
+use crate::output::Shown;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
+use crate::progress::{Progress, count};
+use crate::ratio::Better;
+use crate::seconds::seconds;
 use crate::statistics::median;
 
 mod table;
@@ -28,6 +34,8 @@ const LAB_STEM: &str = "translate";
 /// The nodes.
 const WRITING: usize = 0;
 const WRITTEN: usize = 1;
+/// What making a target takes, seconds.
+const TARGET_S: f64 = 1.0;
 /// How often the target is stopped, and for how long it is and is not each time.
 const STOPS: u32 = 4;
 const STOPPED: Duration = Duration::from_millis(150);
@@ -71,11 +79,10 @@ pub(crate) struct TranslateOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = seconds)]
     time: f64,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 /// Transfers of so many pages to a target with so many translations.
@@ -96,6 +103,8 @@ pub(crate) struct Stopped {
     pub(crate) stopped_gbit_s: f64,
     /// The median of the rounds' ratios.
     pub(crate) ratio: f64,
+    /// Which ratios are better.
+    pub(crate) better: Better,
 }
 
 /// What was measured.
@@ -111,46 +120,61 @@ pub(crate) struct Report {
 struct Output {
     #[serde(flatten)]
     report: Report,
+    measured: Conditions,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &TranslateOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    let output = measure(options).map(|report| Output { report, machine });
-    own_lab::finish(output, options.json, |output| {
-        format!("{}{}", table::page(&output.report), output.machine.line())
+    let output = measure(options).map(|(report, measured)| Output { report, measured, machine });
+    own_lab::finish(output, options.shown, |output| {
+        let header = output.measured.header();
+        format!("{header}\n{}{}", table::page(&output.report), output.machine.line())
     })
 }
 
-fn measure(options: &TranslateOptions) -> Result<Report, OwnLabError> {
+fn measure(options: &TranslateOptions) -> Result<(Report, Conditions), OwnLabError> {
     own_lab::require_root("translate")?;
     let steps = u64::from(options.rounds) * (1 + options.translations.len() as u64);
-    let progress = own_lab::progress(steps, 28);
+    let measured = Conditions::rounds(options.rounds, options.time);
+    let (tables, lengths) = (options.translations.len(), options.pages.len());
+    let what = format!(
+        "{} of translations × {} × {}",
+        count(tables, "number"),
+        count(lengths, "length"),
+        measured.amount()
+    );
+    let step_s = TARGET_S + options.time * lengths as f64;
+    let expected_s = f64::from(options.rounds) * (step_s * tables as f64 + TARGET_S + stopping_s());
+    let progress = Progress::begin(options.shown, expected_s, &what, steps);
     let lab = own_lab::make(&Spec::unique(LAB_STEM))?;
-    let testbed = Testbed { lab, options };
+    let testbed = Testbed { lab, options, measured: measured.into() };
     // A veth pair takes the answers of a program at one end only if there is one at the other, too.
     testbed.tool(WRITING, &["up", NIC, "--endpoints", "1"])?;
     let mut rounds = vec![Vec::new(); options.translations.len()];
     let mut stopped = Vec::new();
     for _ in 0..options.rounds {
         for (written, &translations) in rounds.iter_mut().zip(&options.translations) {
-            progress.set_message(format!("{translations} translations"));
+            progress.step(format!("{translations} translations"));
             let target = testbed.target(translations)?;
             written.push(testbed.write(&target)?);
-            progress.inc(1);
         }
-        progress.set_message("stopped");
+        progress.step("stopped");
         let target = testbed.target(testbed.most())?;
         stopped.push(testbed.stop(&target)?);
-        progress.inc(1);
     }
-    progress.finish_and_clear();
     let figures = options.translations.iter().zip(&rounds);
-    Ok(Report {
+    let report = Report {
         replacement: options.replacement.to_string(),
         figures: figures.flat_map(|(&translations, rounds)| figures_of(translations, rounds)).collect(),
         stopped: over_rounds(&stopped),
-    })
+    };
+    Ok((report, testbed.measured.into_inner()))
+}
+
+/// How long the target is written to while it is stopped now and then, seconds.
+fn stopping_s() -> f64 {
+    f64::from(2 * STOPS + 4) * STOPPED.as_secs_f64()
 }
 
 /// The medians over rounds.
@@ -174,6 +198,7 @@ fn over_rounds(rounds: &[(f64, f64)]) -> Option<Stopped> {
         running_gbit_s: median(rounds.iter().map(|(running, _)| *running))?,
         stopped_gbit_s: median(rounds.iter().map(|(_, stopped)| *stopped))?,
         ratio: median(rounds.iter().map(|(running, stopped)| stopped / running))?,
+        better: Better::Higher,
     })
 }
 
@@ -181,6 +206,8 @@ fn over_rounds(rounds: &[(f64, f64)]) -> Option<Stopped> {
 struct Testbed<'o> {
     lab: LabGuard,
     options: &'o TranslateOptions,
+    /// What was measured by so far.
+    measured: RefCell<Conditions>,
 }
 
 /// A process with a window, in a node whose XDP program writes it.
@@ -188,6 +215,7 @@ struct Target<'t> {
     process: Running,
     /// Arguments that say where it is.
     there: Vec<String>,
+    side: Side,
     testbed: &'t Testbed<'t>,
 }
 
@@ -227,14 +255,16 @@ impl Testbed<'_> {
         let arguments = ["translate-target".to_owned(), format!("--pages={pages}"), replacement];
         let mut process = self.start(WRITTEN, &arguments)?;
         let said = process.first_line(PATIENCE)?;
-        let numbers: Option<Vec<u64>> = said.split(' ').map(|number| number.parse().ok()).collect();
-        let Some(&[port, key, address]) = numbers.as_deref() else {
+        let mut words = said.splitn(4, ' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (Some(port), Some(key), Some(address)) = (number(), number(), number()) else {
             return Err(OwnLabError::Target(said));
         };
+        let side = words.next().and_then(|side| serde_json::from_str(side).ok()).unwrap_or_default();
         let host = self.lab.nodes()[WRITTEN].nics[0].address;
         let there =
             vec![format!("--to={host}:{port}"), format!("--key={key}"), format!("--address={address}")];
-        Ok(Target { process, there, testbed: self })
+        Ok(Target { process, there, side, testbed: self })
     }
 
     fn writer(&self, target: &Target<'_>, options: &[String]) -> Result<Running, OwnLabError> {
@@ -247,12 +277,18 @@ impl Testbed<'_> {
         let options = [format!("--time={}", self.options.time), format!("--pages={}", pages.join(","))];
         let writer = self.writer(target, &options)?;
         let limit = Duration::from_secs_f64(2.0 * self.options.time * self.options.pages.len() as f64);
-        Ok(writer.json(limit + PATIENCE)?)
+        self.heard(target, writer.json(limit + PATIENCE)?)
+    }
+
+    /// What a writer found, once it is noted what it is.
+    fn heard<T>(&self, target: &Target<'_>, told: Told<T>) -> Result<T, OwnLabError> {
+        self.measured.borrow_mut().add([&told.side, &target.side]);
+        Ok(told.found)
     }
 
     /// Stops the target again and again while it is written: the bandwidths while it runs and while it is stopped, Gb/s.
     fn stop(&self, target: &Target<'_>) -> Result<(f64, f64), OwnLabError> {
-        let time = f64::from(2 * STOPS + 4) * STOPPED.as_secs_f64();
+        let time = stopping_s();
         let options = [format!("--time={time}"), format!("--pages={}", self.most()), "--steadily".to_owned()];
         let mut writer = self.writer(target, &options)?;
         writer.first_line(PATIENCE)?;
@@ -267,7 +303,7 @@ impl Testbed<'_> {
             stops.push((from + EDGE_NS, to));
             std::thread::sleep(STOPPED);
         }
-        let acknowledged: Acknowledged = writer.json(PATIENCE)?;
+        let acknowledged: Acknowledged = self.heard(target, writer.json(PATIENCE)?)?;
         let between = stops.windows(2).map(|pair| (pair[0].1 + EDGE_NS, pair[1].0 - EDGE_NS));
         let running = acknowledged.bandwidth(between);
         Ok((running, acknowledged.bandwidth(stops.iter().copied())))

@@ -1,5 +1,9 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
+mod settings;
+
+pub use settings::{NicSettings, settings};
+
 use crate::netlink::{Events, OF_NICS};
 use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};

@@ -18,8 +18,8 @@ mod mounts;
 mod spare;
 
 pub(crate) use ethtool::{
-    NicFeature, join_frames, joins_frames, nic_features, nic_statistics, queue_pairs, take_vlan_tags,
-    takes_vlan_tags,
+    NicFeature, driver, join_frames, joins_frames, nic_features, nic_statistics, offloads, queue_pairs,
+    take_vlan_tags, takes_vlan_tags,
 };
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};

@@ -69,6 +69,7 @@ mod tests {
             values: vec![3.0],
             rounds: 1,
             spread: 0.0,
+            better: tsumugi_measure::Better::Lower,
         };
         let rows = read(&row).expect("an evaluation");
         assert!(matches!(&rows, Rows::Mpi(rows) if rows[0] == row), "{rows:?}");

@@ -86,6 +86,7 @@ mod tests {
             values: vec![1.0],
             rounds: 1,
             spread: 0.0,
+            better: tsumugi_measure::Better::Lower,
         };
         let rows = [
             row("latency", 8, Carrier::Tcp, None),

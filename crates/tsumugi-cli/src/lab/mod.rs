@@ -8,8 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
-use tsumugi_lab::{Lab, LabError, Loss, Node, Rate, Removed, Spec, Wire};
+use tsumugi_lab::{Lab, LabError, Loss, NICS_MAX, NODES_MAX, Node, Rate, Removed, Spec, Wire};
 use tsumugi_measure::output::output;
+use tsumugi_measure::sizes;
 
 pub(crate) mod mpiexec;
 mod ssh;
@@ -67,16 +68,16 @@ struct Up {
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
     /// How many nodes (1 to 64).
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     nodes: u32,
     /// How many NICs per node (1 to 8), each on a network of its own.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(NICS_MAX)))]
     nics: u32,
     /// MTU of the NICs, in bytes (576 to 65535).
-    #[arg(long, default_value_t = 1500)]
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = sizes::mtu)]
     mtu: u32,
-    /// Rate of every link, for example 1gbit or 100mbit; as fast as it goes if left out.
-    #[arg(long)]
+    /// Rate of every link in bits per second, for example 1gbit, 2.5G or 100M; as fast as it goes if left out.
+    #[arg(long, value_name = "BITS")]
     rate: Option<Rate>,
     /// Share of the packets that every link loses in each direction, for example 0.1%; none if left out.
     #[arg(long)]

@@ -9,7 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
 use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
-use tsumugi_lab::{Lab, Loss, Rate, Spec};
+use tsumugi_lab::{Lab, Loss, NICS_MAX, NODES_MAX, Rate, Spec};
+use tsumugi_measure::sizes;
 use tsumugi_mpi::settings::Transport;
 
 pub(super) const HELP: &str = "\
@@ -36,20 +37,20 @@ pub(super) struct Mpiexec {
     /// Have collectives done by Tsumugi itself, as `tsumugi-mpiexec --collectives`.
     #[arg(long)]
     collectives: bool,
-    /// How many nodes.
-    #[arg(long, default_value_t = 2)]
+    /// How many nodes (1 to 64).
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     nodes: u32,
     /// How many ranks, dealt out to the nodes in turn; one for each node if left out.
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
-    /// How many NICs per node.
-    #[arg(long, default_value_t = 1)]
+    /// How many NICs per node (1 to 8).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(NICS_MAX)))]
     nics: u32,
-    /// MTU of the NICs, bytes.
-    #[arg(long, default_value_t = 1500)]
+    /// MTU of the NICs, in bytes.
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = sizes::mtu)]
     mtu: u32,
-    /// Rate of every link, for example 1gbit.
-    #[arg(long)]
+    /// Rate of every link in bits per second, for example 1gbit or 100M.
+    #[arg(long, value_name = "BITS")]
     rate: Option<Rate>,
     /// Share of the packets that every link loses, for example 0.1%.
     #[arg(long)]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tsumugi_measure::choices::words;
 use tsumugi_measure::log::{self, Level};
+use tsumugi_measure::sizes::bytes;
 use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, XdpError};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
 
@@ -60,12 +61,12 @@ pub(crate) struct Up {
     /// How many peers an endpoint can have [default: 1024, or as those that are there].
     #[arg(long)]
     flows: Option<u32>,
-    /// Bytes of an endpoint's receive queue, a power of two [default: 2097152, or as those that are there].
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes of an endpoint's receive queue, a power of two [default: 2M, or as those that are there].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     queue: Option<u64>,
     /// Bytes of an endpoint's window, memory that the XDP program writes though no process runs; whole pages
-    /// [default: 1310720, or as those that are there].
-    #[arg(long, value_name = "BYTES")]
+    /// [default: 1280K, or as those that are there].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     window: Option<u64>,
     /// Pages of a window that the XDP program can write at a time; it leaves the others to the process. 0 leaves all of
     /// them to it [default: as many as the window has].

@@ -201,7 +201,8 @@ mod tests {
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
         let costs = Some(crate::costs::samples::report(1000.0));
         let summary = summary::paragraphs(&results, &machine);
-        page(&results, &Comparison { rows: results.rows(), machine, summary, costs })
+        let (rows, measured) = (results.rows(), crate::conditions::Conditions::default());
+        page(&results, &Comparison { rows, measured, machine, summary, costs })
     }
 
     #[test]

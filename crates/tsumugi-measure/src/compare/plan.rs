@@ -19,6 +19,10 @@ const JUMBO_BYTES: [u32; 2] = [frames::ONE_BUFFER_MTU_BYTES, 9000];
 /// The transports of bare frames, each of which is measured in both modes.
 const FRAMES: [Transport; 2] = [Transport::RawXdp, Transport::RawWrite];
 
+/// What a measurement takes besides, seconds: its process starts, connects and ends. That of long messages fills memory.
+const STEP_S: f64 = 0.1;
+const LONG_S: f64 = 3.0;
+
 /// Everything a comparison measures.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -60,14 +64,14 @@ impl Plan {
             entries.extend(others);
             left_out.extend(without);
         }
-        let offloads: &[bool] = match arguments.offloads {
+        let offloads: &[bool] = match arguments.offloads.unwrap_or(Offloads::Both) {
             _ if !in_lab => &[true],
             Offloads::On => &[true],
             Offloads::Off => &[false],
             Offloads::Both => &[true, false],
         };
         let first = offloads[0];
-        let mtu_bytes = arguments.mtu;
+        let mtu_bytes = arguments.mtu();
         let main = |metric, size_bytes, offloads, entries: &[Entry]| Test {
             kind: Kind::Main,
             metric,
@@ -118,15 +122,38 @@ impl Plan {
         }
         let curves = curves(arguments, first, &spinning);
         let frames = FRAMES.into_iter().filter(|&transport| has(transport));
-        left_out.extend(frames.filter_map(|transport| too_long(transport, &curves, arguments.mtu)));
+        left_out.extend(frames.filter_map(|transport| too_long(transport, &curves, arguments.mtu())));
         tests.extend(curves);
         tests.retain(|test| !test.entries.is_empty());
         Plan { rounds, tests, left_out }
     }
 
+    /// How long it takes, about, seconds.
+    pub(crate) fn expected_s(&self) -> f64 {
+        f64::from(self.rounds) * self.tests.iter().map(Test::round_s).sum::<f64>()
+    }
+
     /// How many processes will be run one after the other.
     pub(crate) fn steps(&self) -> u64 {
         u64::from(self.rounds) * self.tests.iter().map(|test| test.entries.len() as u64).sum::<u64>()
+    }
+}
+
+impl Test {
+    /// How long a round of it takes, seconds.
+    fn round_s(&self) -> f64 {
+        let is_stream = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
+        let of = |entry: &Entry| {
+            let begins_s = if self.kind == Kind::Long { LONG_S } else { STEP_S };
+            // Streams of bare transports try several settings, each for half of the time.
+            let times = match entry.transport {
+                Transport::TcpSpin | Transport::TcpBlock if is_stream => 4.0,
+                Transport::Udp | Transport::RawXdp if is_stream => 2.0,
+                _ => 1.0,
+            };
+            begins_s + times * self.time_s * 1.2
+        };
+        self.entries.iter().map(of).sum()
     }
 }
 
@@ -205,7 +232,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
         metric,
         size_bytes,
         offloads,
-        mtu_bytes: arguments.mtu,
+        mtu_bytes: arguments.mtu(),
         time_s: if arguments.quick { 0.05 } else { 0.1 },
         entries: entries
             .iter()
@@ -214,7 +241,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
                 let most = match entry.transport {
                     Transport::Udp => crate::peers::udp::DATAGRAM_BYTES_MAX,
                     transport if transport.is_frames() => {
-                        frames::payload_bytes_max(transport, arguments.mtu as usize) as u64
+                        frames::payload_bytes_max(transport, arguments.mtu() as usize) as u64
                     }
                     _ => u64::MAX,
                 };

@@ -56,8 +56,11 @@ impl Measured {
         let pairs = self.test.kind == Kind::Pairs;
         // A share that may be zero is nothing to divide by.
         let has_ratios = !matches!(self.test.kind, Kind::Pairs | Kind::Overlap);
+        let ratio =
+            |series: &Series| self.base().filter(|_| has_ratios).and_then(|base| series.ratio_to(base));
         let row = |(number, series): (usize, &Series)| Row {
-            ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| has_ratios),
+            ratio: ratio(series).map(rounded),
+            better: ratio(series).map(|_| self.test.metric.better()),
             pair: pairs.then_some(number as u32 + 1),
             test: Some(self.test.kind.into_str().to_owned()),
             values: series.values(),
@@ -157,6 +160,7 @@ pub(crate) mod samples {
 mod tests {
     use super::*;
     use crate::peers::Transport;
+    use crate::ratio::Better;
     use crate::row::Metric;
 
     fn series(transport: Transport, p50_ns: &[f64]) -> Series {
@@ -191,6 +195,7 @@ mod tests {
         let series = vec![tcp(Program::Absent, &[6.0, 12.0]), tcp(Program::Busy, &[9.0, 18.0])];
         let rows = Measured { test, series }.rows();
         assert_eq!(rows.iter().map(|row| row.ratio).collect::<Vec<_>>(), [Some(1.0), Some(1.5)]);
+        assert!(rows.iter().all(|row| row.better == Some(Better::Lower)));
     }
 
     #[test]

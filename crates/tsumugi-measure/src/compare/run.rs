@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::entry::{Entry, Program};
 use super::plan::{FAULTS, Plan};
 use super::results::{Measured, Results, Series};
 use super::test::{Kind, Test};
 use super::testbed::{Site, Testbed, two_cpus};
 use super::{Arguments, CompareError};
+use crate::conditions::Conditions;
 use crate::cpu;
 use crate::machine::Machine;
 use crate::peers::Transport;
+use crate::progress::{Progress, count};
 use crate::row::{Metric, Output, Row};
 use crate::sizes;
 use tsumugi_lab::child::{ChildError, Running};
@@ -25,16 +25,16 @@ pub(super) fn run(
     arguments: &Arguments,
     plan: &Plan,
     in_lab: bool,
-) -> Result<(Results, Machine), CompareError> {
+) -> Result<(Results, Conditions, Machine), CompareError> {
     let mut testbeds = Testbeds::new(plan, in_lab)?;
     let machine = Machine {
         wire: testbeds.any().wire(),
-        mtu_bytes: in_lab.then_some(arguments.mtu),
+        mtu_bytes: in_lab.then(|| arguments.mtu()),
         ..Machine::here()
     };
     if !in_lab {
         let why = if arguments.loopback { "as asked" } else { "not root: no lab of two nodes can be made" };
-        eprintln!("measuring over loopback ({why}); --mtu and --offloads do not apply");
+        eprintln!("measuring over loopback ({why})");
     }
     if machine.load_average > LOAD_QUIET {
         eprintln!(
@@ -49,9 +49,9 @@ pub(super) fn run(
         let series = entries.map(|entry| Series { entry: entry.clone(), rounds: Vec::new() }).collect();
         results.tests.push(Measured { test: test.clone(), series });
     }
-    let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {eta:>4}");
-    let progress =
-        ProgressBar::new(plan.steps()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (tests, rounds) = (count(plan.tests.len(), "test"), count(plan.rounds as usize, "round"));
+    let what = format!("{tests} × {rounds}, {}", count(plan.steps() as usize, "measurement"));
+    let progress = Progress::begin(arguments.shown, plan.expected_s(), &what, plan.steps());
     for round in 0..plan.rounds as usize {
         for measured in &mut results.tests {
             let count = measured.test.entries.len();
@@ -59,7 +59,7 @@ pub(super) fn run(
                 // Rotated, so that nobody always runs after the same neighbour.
                 let index = (turn + round) % count;
                 let entry = &measured.test.entries[index];
-                progress.set_message(message(round, &measured.test, entry));
+                progress.step(message(round, &measured.test, entry));
                 if measured.test.kind == Kind::Pairs {
                     let rows = testbeds.pairs(&measured.test, entry)?;
                     for (series, row) in measured.series.iter_mut().zip(rows) {
@@ -69,12 +69,10 @@ pub(super) fn run(
                     let row = testbeds.one(&measured.test, entry)?;
                     measured.series[index].rounds.push(row);
                 }
-                progress.inc(1);
             }
         }
     }
-    progress.finish_and_clear();
-    Ok((results, machine))
+    Ok((results, testbeds.measured, machine))
 }
 
 fn message(round: usize, test: &Test, entry: &Entry) -> String {
@@ -103,6 +101,8 @@ struct Testbeds {
     testbeds: Vec<(Site, Testbed)>,
     in_lab: bool,
     client_cpu: Option<String>,
+    /// What was measured by so far.
+    measured: Conditions,
 }
 
 /// Server 0 is pinned to a CPU of its own; 1 and 2 serve the two pairs that share two CPUs.
@@ -144,7 +144,9 @@ impl Testbeds {
             }
             testbeds.push((site, testbed));
         }
-        Ok(Testbeds { testbeds, in_lab, client_cpu })
+        let time_s = plan.tests.first().map(|test| test.time_s);
+        let measured = Conditions { rounds: plan.rounds, time_s, ..Conditions::default() };
+        Ok(Testbeds { testbeds, in_lab, client_cpu, measured })
     }
 
     fn any(&self) -> &Testbed {
@@ -191,11 +193,12 @@ impl Testbeds {
         Ok([self.row(test, first)?, self.row(test, second)?])
     }
 
-    fn row(&self, test: &Test, process: Running) -> Result<Row, CompareError> {
+    fn row(&mut self, test: &Test, process: Running) -> Result<Row, CompareError> {
         let shown = process.command().to_owned();
         // A TCP stream tries up to eight settings, each with warm-up and connection.
         let limit = Duration::from_secs_f64(30.0 + 16.0 * test.time_s);
         let output: Output = process.json(limit)?;
+        self.measured.add(&output.measured.sides);
         let no_rows = || serde::de::Error::custom("it has no rows");
         let row = output.rows.into_iter().next();
         let mut row = row.ok_or_else(|| ChildError::Unreadable { command: shown, cause: no_rows() })?;
@@ -217,7 +220,7 @@ fn shared_cpus() -> Option<String> {
 
 /// The options of `tsumugi perf` for one measurement.
 fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
-    let mut options: Vec<String> = ["--json", "--rounds", "1"].map(str::to_owned).into();
+    let mut options: Vec<String> = ["--json", "--quiet", "--rounds", "1"].map(str::to_owned).into();
     if entry.in_place {
         options.push("--in-place".to_owned());
     }
@@ -234,8 +237,13 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
         option("--send", entry.send.to_owned());
         option("--receive", entry.receive.to_owned());
         option("--wait", entry.wait.to_owned());
-        option("--repeat", entry.repeat.to_owned());
-        option("--model", entry.model.to_string());
+        // Not every measurement has a choice of these.
+        if entry.repeat != "selective" {
+            option("--repeat", entry.repeat.to_owned());
+        }
+        if let Some(model) = entry.model.name() {
+            option("--model", model);
+        }
         if entry.size_bytes.is_some() {
             option("--timeout", LONG_TIMEOUT_S.to_string());
         }

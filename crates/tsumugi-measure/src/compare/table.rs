@@ -9,14 +9,15 @@ use super::summary;
 use super::test::{Kind, Test};
 use crate::costs;
 use crate::machine::utc;
-use crate::report::columns::Columns;
+use crate::ratio;
+use crate::report::columns::{Columns, without_empty};
 use crate::report::units;
 use crate::row::{Metric, Row};
 use crate::sizes;
 
 /// The whole page.
 pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
-    let mut page = String::new();
+    let mut page = comparison.measured.header() + "\n";
     for measured in results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve) {
         let (header, rows) = section(measured);
         let mut columns = Columns::new(&header);
@@ -108,33 +109,36 @@ pub(crate) fn title(test: &Test) -> String {
     }
 }
 
-/// Header and cells of a test.
+/// Header and cells of a test, without columns that have nothing to say.
 pub(crate) fn section(measured: &Measured) -> (Vec<String>, Vec<Vec<String>>) {
+    let metric = measured.test.metric;
+    let heading = |what: &str| metric.better().heading(what);
+    let [ratio, of_clean, of_not_attached] = ["ratio", "of clean", "of not attached"].map(heading);
     let header: &[&str] = match (measured.test.kind, measured.test.metric) {
-        (Kind::Faults, _) => &["transport", "bandwidth", "of clean", "spread"],
+        (Kind::Faults, _) => &["transport", "bandwidth", &of_clean, "spread"],
         (Kind::Overlap, _) => &["transport", "overlap", "transfer", "computation", "both", "spread"],
         (Kind::Coexistence, Metric::RoundTrip) => {
-            &["transport", "p50", "p99", "p99.9", "spread", "of not attached"]
+            &["transport", "p50", "p99", "p99.9", "spread", &of_not_attached]
         }
         (Kind::Coexistence, _) => {
-            &["transport", "bandwidth", "CPU per KiB", "spread", "of not attached", "best with"]
+            &["transport", "bandwidth", "CPU per KiB", "spread", &of_not_attached, "best with"]
         }
         (Kind::Idle, _) => &["transport", "share of a core"],
         (Kind::Pairs, _) => &["pair", "round trips/s", "p50", "p99", "spread"],
-        (_, Metric::RoundTrip) => &["transport", "p50", "p99", "p99.9", "spread", "ratio"],
-        (_, Metric::Rate) => &["transport", "messages/s", "spread", "ratio", "best with"],
-        _ => &["transport", "bandwidth", "CPU per KiB", "spread", "ratio", "best with"],
+        (_, Metric::RoundTrip) => &["transport", "p50", "p99", "p99.9", "spread", &ratio],
+        (_, Metric::Rate) => &["transport", "messages/s", "spread", &ratio, "best with"],
+        _ => &["transport", "bandwidth", "CPU per KiB", "spread", &ratio, "best with"],
     };
     let rows = measured.rows().into_iter().enumerate();
     let cells = rows.map(|(index, row)| cells(measured, index, &row)).collect();
-    (header.iter().map(|&text| text.to_owned()).collect(), cells)
+    without_empty(header.iter().map(|&text| text.to_owned()).collect(), cells)
 }
 
 fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
     let entry = &measured.series[index].entry;
     let text = |figure: Option<f64>, show: fn(f64) -> String| figure.map_or(String::new(), show);
     let spread = text(row.spread, units::percent);
-    let ratio = text(row.ratio, |ratio| format!("{} ×", units::three_digits(ratio)));
+    let ratio = ratio::or_empty(row.ratio);
     let setting = row.setting.clone().unwrap_or_default();
     match (measured.test.kind, measured.test.metric) {
         (Kind::Faults, _) => {
@@ -211,11 +215,15 @@ mod tests {
         let comparison = Comparison {
             rows: results.rows(),
             summary: summary::paragraphs(&results, &machine),
+            measured: crate::conditions::Conditions::rounds(2, 0.3),
             machine,
             costs: Some(crate::costs::samples::report(650.0)),
         };
         let page = text(&results, &comparison);
         for line in [
+            "2 rounds × 0.3 s",
+            "ratio (lower is better)",
+            "ratio (higher is better)",
             "Round trip of 64 B, offloads on",
             "Bandwidth of 1 MiB messages, offloads on",
             "Bandwidth of 1 MiB messages, offloads off, MTU 1500",

@@ -16,7 +16,7 @@ use super::parts::{Bare, Costs, Part, Round};
 use super::talk::{MESSAGE_BYTES, Sample, Talker};
 use super::timing::{Lines, clock_ns, median_ns, paced, wait_busily};
 use super::wires::{Side, Wire, lab};
-use super::{CostsError, CostsOptions};
+use super::{CostsError, CostsOptions, Sides};
 use crate::cpu::{Cpus, allowed, pin};
 use tsumugi_lab::interrupt::interrupted;
 
@@ -60,6 +60,7 @@ enum Word {
 /// Costs with each send path, and those of a bare UDP socket.
 pub(super) fn measure(
     options: &CostsOptions,
+    sides: &Sides,
     mut progress: impl FnMut(u32, &str) + Send,
 ) -> Result<(Vec<Costs>, Bare), CostsError> {
     let cpus = allowed().0;
@@ -70,9 +71,10 @@ pub(super) fn measure(
     let lab: &Lab = &lab;
     thread::scope(|scope| {
         // Each has its ends of the channels for itself: when one ends, the other notices.
-        let there = scope.spawn(move || serve(lab, second, &to_do, &words));
+        let there = scope.spawn(move || serve(lab, second, sides, &to_do, &words));
         let progress = &mut progress;
-        let here = scope.spawn(move || Asker::open(lab, first, options, tasks, said)?.run(options, progress));
+        let here =
+            scope.spawn(move || Asker::open(lab, first, options, sides, tasks, said)?.run(options, progress));
         let asked = here.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let served = there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (asked, served) {
@@ -84,7 +86,13 @@ pub(super) fn measure(
 }
 
 /// The thread in node 1.
-fn serve(lab: &Lab, cpu: usize, tasks: &Receiver<Task>, words: &Sender<Word>) -> Result<(), CostsError> {
+fn serve(
+    lab: &Lab,
+    cpu: usize,
+    sides: &Sides,
+    tasks: &Receiver<Task>,
+    words: &Sender<Word>,
+) -> Result<(), CostsError> {
     pin(&Cpus(vec![cpu])).map_err(CostsError::failed("choosing a CPU"))?;
     let side = Side::enter(lab, 1)?;
     let socket = connected(&side.link(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
@@ -92,8 +100,11 @@ fn serve(lab: &Lab, cpu: usize, tasks: &Receiver<Task>, words: &Sender<Word>) ->
     for task in tasks {
         let word = match task {
             Task::Open(send_path) => {
-                talkers.push(Talker::open(side.address(Wire::Deposits), &send_path)?);
-                Word::Port(talkers[talkers.len() - 1].port())
+                let talker = Talker::open(side.address(Wire::Deposits), &send_path)?;
+                let port = talker.port();
+                sides.add(1, talker.endpoint());
+                talkers.push(talker);
+                Word::Port(port)
             }
             Task::Answer(talker, count) => talkers[talker].answer(count).map(|()| Word::Done)?,
             Task::AnswerNoted(talker, count) => Word::Noted(talkers[talker].answer_noted(count)?),
@@ -141,6 +152,7 @@ impl Asker {
         lab: &Lab,
         cpu: usize,
         options: &CostsOptions,
+        sides: &Sides,
         tasks: Sender<Task>,
         words: Receiver<Word>,
     ) -> Result<Asker, CostsError> {
@@ -151,6 +163,7 @@ impl Asker {
         let mut asker = Asker { side, tasks, words, lines: Arc::default(), socket, send_paths: Vec::new() };
         for send_path in &options.send_paths {
             let asked = asker.begin(send_path)?;
+            sides.add(0, asked.talker.endpoint());
             asker.send_paths.push(asked);
         }
         Ok(asker)

@@ -107,7 +107,7 @@ impl Figure {
     pub(super) fn of(rounds: impl IntoIterator<Item = f64>) -> Figure {
         OverRounds::of(rounds).map_or(Figure::default(), |over| Figure {
             ns: rounded(over.median),
-            spread: rounded(over.spread),
+            spread: rounded(over.spread.unwrap_or(0.0)),
         })
     }
 }

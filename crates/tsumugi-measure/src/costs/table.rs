@@ -135,7 +135,8 @@ pub(crate) fn text(report: &Report) -> String {
 
 /// The table of a command of its own, with the machine.
 pub(super) fn page(report: &Report, machine: &Machine) -> String {
-    format!("{}{}; load average {:.1} before\n", text(report), machine.line(), machine.load_average)
+    let (header, text, machine_line) = (report.measured.header(), text(report), machine.line());
+    format!("{header}\n{text}{machine_line}; load average {:.1} before\n", machine.load_average)
 }
 
 #[cfg(test)]

@@ -119,6 +119,10 @@ impl Talker {
         Ok(Talker { channel, endpoint, notes, message: [0x5a; MESSAGE_BYTES] })
     }
 
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     pub(super) fn port(&self) -> u16 {
         self.endpoint.port()
     }

@@ -1,16 +1,19 @@
 //! `tsumugi eval bonding`: P2's evaluation of several NICs used as one, for every policy.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::conditions::Conditions;
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::output::{self, EXIT_INTERRUPTED, Shown};
+use crate::progress::{Progress, count};
 use crate::report::file::ReportFile;
+use crate::seconds;
 use case::Case;
 use paper::Figure;
 use simulated::SimulatedError;
@@ -36,6 +39,10 @@ pub use results::CaseRow;
 
 /// How the labs are called: `evalbond-PID-NUMBER`.
 const LAB_STEM: &str = "evalbond";
+/// What a policy in a case takes besides, seconds: processes start and find their paths.
+const STEP_S: f64 = 0.7;
+/// What a second of a Gb/s takes to simulate, seconds.
+const SIMULATED_S: f64 = 0.5;
 const HELP: &str = "\
 P2 (Yoshida et al., Evaluation of existing methods that control several NICs together, 2014) measured Linux bonding:
 K processes that send 1 kB messages to K receivers, back to back, over N NICs. A case is written KxN@RATE. Here K flows of one endpoint stand for the K processes, because one endpoint's policy spreads them
@@ -70,24 +77,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "CASE,…")]
     pub(crate) case: Vec<Case>,
     /// Seconds for each policy in a case; the rest of the case `uneven` takes three times as long.
-    #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value = "4", value_name = "SECONDS", value_parser = seconds::within(0.2..=600.0))]
     pub(crate) time: f64,
     /// In simulated time.
     #[arg(long)]
     pub(crate) simulated: bool,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     /// Also write a report with P2's figures redrawn to this file: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.2..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is not a number of seconds from 0.2 to 600")),
-    }
 }
 
 /// Why there is no evaluation.
@@ -136,6 +135,8 @@ pub(crate) struct Evaluation {
     pub(crate) rows: Vec<CaseRow>,
     /// P2's figures 8 and 9.
     pub(crate) paper: &'static [Figure],
+    /// What was measured.
+    pub(crate) measured: Conditions,
     pub(crate) machine: Machine,
     #[serde(skip)]
     cases: Vec<Case>,
@@ -143,8 +144,13 @@ pub(crate) struct Evaluation {
 
 impl Evaluation {
     /// Puts it together.
-    pub(crate) fn new(cases: Vec<Case>, rows: Vec<CaseRow>, machine: Machine) -> Evaluation {
-        Evaluation { rows, paper: &paper::FIGURES, machine, cases }
+    pub(crate) fn new(
+        cases: Vec<Case>,
+        rows: Vec<CaseRow>,
+        measured: Conditions,
+        machine: Machine,
+    ) -> Evaluation {
+        Evaluation { rows, paper: &paper::FIGURES, measured, machine, cases }
     }
 
     /// The cases, in order.
@@ -172,7 +178,7 @@ pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     if let Some(report) = report {
         report.write(&page::page(&evaluation))?;
     }
-    if arguments.json {
+    if arguments.shown.json {
         output::line(serde_json::to_string(&evaluation)?)?;
     } else {
         output::text(table::text(&evaluation))?;
@@ -185,13 +191,39 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     let cases = if arguments.case.is_empty() { Case::ALL.to_vec() } else { arguments.case.clone() };
     let machine = Machine::here();
     let contenders = contenders(arguments)?;
-    let progress = Progress::new(cases.len() * contenders.len());
+    let steps = cases.len() * contenders.len();
+    let what = format!(
+        "{} × {}, {} s and longer each",
+        count(cases.len(), "case"),
+        count(contenders.len(), "policy").replace("policys", "policies"),
+        arguments.time
+    );
+    let progress = Progress::begin(
+        arguments.shown,
+        expected_s(arguments, &cases, contenders.len()),
+        &what,
+        steps as u64,
+    );
+    let measured = RefCell::new(Conditions::rounds(1, arguments.time));
     let (rows, wire) = if arguments.simulated {
         (simulate(&cases, &contenders, arguments.time, &progress)?, "simulated time".to_owned())
     } else {
-        measure(&cases, &contenders, arguments.time, &progress)?
+        measure(&cases, &contenders, arguments.time, &progress, &measured)?
     };
-    Ok(Evaluation::new(cases, rows, Machine { wire, ..machine }))
+    Ok(Evaluation::new(cases, rows, measured.into_inner(), Machine { wire, ..machine }))
+}
+
+/// How long it takes, about, seconds.
+fn expected_s(arguments: &Arguments, cases: &[Case], contenders: usize) -> f64 {
+    let of = |case: &Case| {
+        let (alone_s, time_s) = case.times_s(arguments.time);
+        match arguments.simulated {
+            // Packets are what takes time to simulate.
+            true => (alone_s + time_s) * case.gbit_s() * SIMULATED_S,
+            false => alone_s + time_s + STEP_S,
+        }
+    };
+    contenders as f64 * cases.iter().map(of).sum::<f64>()
 }
 
 /// What is evaluated: what was asked for, without what is impossible here, of which it is said why.
@@ -226,7 +258,7 @@ fn simulate(
     let mut rows = Vec::new();
     for &case in cases {
         for contender in contenders {
-            progress.step(&case, contender);
+            progress.step(format!("{case}, {contender}"));
             if let Contender::Ours(policy) = contender {
                 rows.push(simulated::run(case, *policy, time_s)?.row());
             }
@@ -241,45 +273,20 @@ fn measure(
     contenders: &[Contender],
     time_s: f64,
     progress: &Progress,
+    measured: &RefCell<Conditions>,
 ) -> Result<(Vec<CaseRow>, String), EvalError> {
     let (mut rows, mut wire) = (Vec::new(), String::new());
     for &case in cases {
-        let testbed = Testbed::make(case)?;
+        let testbed = Testbed::make(case, measured)?;
         wire = testbed.wire();
         for contender in contenders {
-            progress.step(&case, contender);
+            progress.step(format!("{case}, {contender}"));
             let run = match contender {
                 Contender::Ours(policy) => testbed.ours(*policy, time_s)?,
-                Contender::Kernel(bond) => Testbed::make(case)?.kernel(*bond, time_s)?,
+                Contender::Kernel(bond) => Testbed::make(case, measured)?.kernel(*bond, time_s)?,
             };
             rows.push(run.row());
         }
     }
     Ok((rows, wire))
-}
-
-/// How far it is, on stderr.
-struct Progress(ProgressBar);
-
-impl Progress {
-    fn new(steps: usize) -> Progress {
-        let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {eta:>4}");
-        Progress(
-            ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
-        )
-    }
-
-    /// A step begins.
-    fn step(&self, case: &Case, contender: &Contender) {
-        if !self.0.message().is_empty() {
-            self.0.inc(1);
-        }
-        self.0.set_message(format!("{case}, {contender}"));
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }

@@ -6,18 +6,24 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tsumugi::ReceiveChoice;
 use tsumugi_lab::child::Running;
 use tsumugi_lab::mpi::{Job, JobError, Mpi};
 use tsumugi_lab::{LabGuard, Spec, Wire};
 use tsumugi_mpi::settings::Transport;
 
 use super::mpi::programs::{BuildError, Programs};
+use crate::conditions::Conditions;
 use crate::machine::Machine;
-use crate::output;
+use crate::output::{self, Shown};
 use crate::own_lab::{self, OwnLabError};
+use crate::progress::Progress;
+use crate::ratio::{self, Better};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::rounded;
+use crate::seconds::seconds;
+use crate::side;
 use crate::statistics::OverRounds;
 
 const HELP: &str = "\
@@ -42,6 +48,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 const FIGURES: [&str; 2] = ["barrier", "allreduce"];
 /// Bytes of the reduction.
 const REDUCTION_BYTES: u32 = 8;
+/// What a job takes besides what it measures, seconds: ranks start, connect and end.
+const JOB_S: f64 = 1.5;
 /// How much longer than what it measures a job may take.
 const LONGER_MAX: Duration = Duration::from_secs(120);
 
@@ -59,11 +67,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     time: f64,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 /// Who does the collectives.
@@ -84,10 +91,14 @@ struct Figure {
     way: String,
     time_us: f64,
     /// (largest − smallest) / median of the rounds.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// The MPI's time divided by this one, in the same round: the median.
     gain: f64,
-    gain_spread: f64,
+    /// Which gains are better.
+    better: Better,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gain_spread: Option<f64>,
     /// This time divided by that of the barrier in the same round: the median.
     beside_barrier: f64,
 }
@@ -99,6 +110,7 @@ struct Output {
     nodes: u32,
     rounds: u32,
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
@@ -116,44 +128,50 @@ enum EvalError {
 }
 
 pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
-    let figures = match measure(arguments) {
-        Ok(figures) => figures,
-        Err(EvalError::Lab(error)) => return own_lab::finish::<()>(Err(error), false, |()| String::new()),
+    let (figures, measured) = match measure(arguments) {
+        Ok(found) => found,
+        Err(EvalError::Lab(error)) => {
+            return own_lab::finish::<()>(Err(error), arguments.shown, |()| String::new());
+        }
         Err(error) => return Err(error.into()),
     };
     let Arguments { mpi, nodes, rounds, .. } = *arguments;
     let machine = Machine { wire: "lab (xdp-switch)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    let report = Output { mpi: mpi.into(), nodes, rounds, figures, machine };
-    if arguments.json {
+    let report = Output { mpi: mpi.into(), nodes, rounds, figures, measured, machine };
+    if arguments.shown.json {
         output::line(serde_json::to_string(&report)?)?;
     } else {
-        output::line(format!("{}\n{}", table(&report), report.machine.line()))?;
+        let header = report.measured.header();
+        output::line(format!("{header}\n{}\n{}", table(&report), report.machine.line()))?;
     }
     Ok(std::process::ExitCode::SUCCESS)
 }
 
-fn measure(arguments: &Arguments) -> Result<Vec<Figure>, EvalError> {
+fn measure(arguments: &Arguments) -> Result<(Vec<Figure>, Conditions), EvalError> {
     use strum::VariantArray as _;
     own_lab::require_root("collectives")?;
     let programs = Programs::build(arguments.mpi)?;
     let spec = Spec { nodes: arguments.nodes, wire: Some(Wire::XdpSwitch), ..Spec::unique("evalcoll") };
     let lab = own_lab::make(&spec)?;
     let ways = Way::VARIANTS;
-    let progress = own_lab::progress(u64::from(arguments.rounds) * ways.len() as u64, 16);
+    let mut measured = Conditions::rounds(arguments.rounds, arguments.time);
+    measured.add(&side::of_lab(&lab, Some(ReceiveChoice::Auto)).map_err(OwnLabError::from)?);
+    let steps = u64::from(arguments.rounds) * ways.len() as u64;
+    let what = format!("{} figures × {} ways × {}", FIGURES.len(), ways.len(), measured.amount());
+    let expected_s = steps as f64 * (JOB_S + arguments.time * FIGURES.len() as f64);
+    let progress = Progress::begin(arguments.shown, expected_s, &what, steps);
     // By figure and way, the rounds' times.
     let mut times = vec![vec![Vec::new(); ways.len()]; FIGURES.len()];
     for round in 0..arguments.rounds as usize {
         for at in 0..ways.len() {
             // Each is first as often as the others.
             let way = ways[(at + round) % ways.len()];
-            progress.set_message(way.to_string());
+            progress.step(way.to_string());
             let measured = time(arguments, &lab, &programs, way)?;
             times.iter_mut().zip(measured).for_each(|(times, time)| times[way as usize].push(time));
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
-    Ok(figures(&times))
+    Ok((figures(&times), measured))
 }
 
 /// Has a job measure both, µs.
@@ -210,9 +228,10 @@ fn figures(times: &[Vec<Vec<f64>>]) -> Vec<Figure> {
             figure,
             way: way.to_string(),
             time_us: rounded(time.median),
-            spread: rounded(time.spread),
+            spread: time.spread.map(rounded),
             gain: rounded(gain.median),
-            gain_spread: rounded(gain.spread),
+            better: Better::Higher,
+            gain_spread: gain.spread.map(rounded),
             beside_barrier: rounded(beside.median),
         })
     };
@@ -221,16 +240,17 @@ fn figures(times: &[Vec<Vec<f64>>]) -> Vec<Figure> {
 }
 
 fn table(report: &Output) -> String {
-    let mut columns = Columns::new(&["operation", "who", "time", "±", "gain", "±", "× barrier"]);
+    let (gain, beside) = (Better::Higher.heading("gain"), Better::Lower.heading("to barrier"));
+    let mut columns = Columns::new(&["operation", "who", "time", "±", &gain, "±", &beside]);
     for figure in &report.figures {
         columns.row(vec![
             figure.figure.to_owned(),
             figure.way.clone(),
             units::time(figure.time_us * 1e3),
-            units::percent(figure.spread),
-            format!("{:.2}", figure.gain),
-            units::percent(figure.gain_spread),
-            format!("{:.2}", figure.beside_barrier),
+            figure.spread.map_or_else(String::new, units::percent),
+            ratio::show(figure.gain),
+            figure.gain_spread.map_or_else(String::new, units::percent),
+            ratio::show(figure.beside_barrier),
         ]);
     }
     let Output { mpi, nodes, rounds, .. } = report;

@@ -7,14 +7,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
+use tsumugi::ReceiveChoice;
 use tsumugi_lab::{Lab, LabError, LabGuard, Loss, Spec};
 
+use crate::conditions::Conditions;
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::output::{self, EXIT_INTERRUPTED, Shown};
+use crate::progress::{Progress, count};
 use crate::report::file::ReportFile;
+use crate::seconds;
+use crate::side;
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::interrupt::interrupted;
 use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
@@ -68,6 +72,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
 /// How the labs are called: `evalmpi-PID-NUMBER`.
 const LAB_STEM: &str = "evalmpi";
+/// What a job takes besides what it measures, seconds: ranks start, connect and end.
+const JOB_S: f64 = 1.0;
 /// How much longer than what it measures a job may take.
 const LONGER_MAX: Duration = Duration::from_secs(180);
 /// How many figures a job measures at most.
@@ -94,7 +100,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seconds for each figure of a round [default: 0.2; with --quick 0.03].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::within(0.01..=60.0))]
     time: Option<f64>,
     /// Two or three minutes; fewer sizes, and figures that are less sure.
     #[arg(long)]
@@ -102,19 +108,11 @@ pub(crate) struct Arguments {
     /// Half a minute; one short table: what there is today, and what Tsumugi gives.
     #[arg(long, conflicts_with_all = ["nodes", "html"])]
     short: bool,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
     /// Also write a report to this file: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is not a number of seconds from 0.01 to 60")),
-    }
 }
 
 /// Why there is no evaluation.
@@ -169,6 +167,8 @@ struct Evaluation {
     paper: &'static [paper::SpeedUp],
     /// Their figures are missing.
     failures: Vec<Failure>,
+    /// What was measured.
+    measured: Conditions,
     machine: Machine,
     #[serde(skip)]
     carriers: Vec<Carrier>,
@@ -188,10 +188,11 @@ pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     if let Some(file) = &file {
         file.write(&page::page(&evaluation))?;
     }
-    if arguments.json {
+    if arguments.shown.json {
         output::line(serde_json::to_string(&evaluation)?)?;
     } else {
-        output::text(if arguments.short { short::text(&evaluation) } else { table::text(&evaluation) })?;
+        let text = if arguments.short { short::text(&evaluation) } else { table::text(&evaluation) };
+        output::text(format!("{}\n{text}", evaluation.measured.header()))?;
     }
     let is_well = !evaluation.failures.iter().any(|failure| failure.over.is_ours());
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -244,13 +245,20 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
             over.iter().map(move |over| (task, *over)).collect::<Vec<_>>()
         })
         .collect();
-    let style = ProgressStyle::with_template("{msg:52} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(rounds) * jobs.len() as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut conditions = Conditions::rounds(rounds, seconds);
+    for Labs { plain, with_xdp, .. } in &labs {
+        conditions.add(&side::of_lab(plain, Some(ReceiveChoice::Socket)).map_err(JobError::from)?);
+        conditions.add(&side::of_lab(with_xdp, Some(ReceiveChoice::Xdp)).map_err(JobError::from)?);
+    }
+    let expected_s =
+        f64::from(rounds) * jobs.iter().map(|(task, _)| JOB_S + task.seconds(seconds)).sum::<f64>();
+    let what = format!("{} × {}", count(jobs.len(), "job"), count(rounds as usize, "round"));
+    let steps = u64::from(rounds) * jobs.len() as u64;
+    let progress = Progress::begin(arguments.shown, expected_s, &what, steps);
     let (mut measured, mut failures) = (Measured::default(), Vec::new());
     for round in 1..=rounds {
         for &(task, over) in &jobs {
-            progress.set_message(format!("round {round}: {}, {}", task.text(), over.text()));
+            progress.step(format!("round {round}: {}, {}", task.text(), over.text()));
             let labs = labs.iter().find(|labs| labs.nodes == task.nodes.max(2));
             let Some(Labs { plain, with_xdp, .. }) = labs else { continue };
             let lab = if over.has_xdp() { with_xdp } else { plain };
@@ -261,10 +269,8 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
                 }
                 Err(error) => return Err(error),
             }
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     let mut wires: Vec<String> =
         labs.iter().map(|labs| format!("{} of {} nodes", labs.plain.wire(), labs.nodes)).collect();
     wires.dedup();
@@ -277,6 +283,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
         rows: measured.rows(&carriers),
         paper: &paper::FIGURE_6,
         failures,
+        measured: conditions,
         machine: Machine { wire, mtu_bytes, ..machine },
         carriers,
     })

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveChoice, SendError};
 
+use crate::conditions::{Side, Told};
 use crate::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::output::{self, EXIT_INTERRUPTED};
 use tsumugi_lab::interrupt::interrupted;
@@ -53,7 +54,9 @@ pub(crate) struct Received {
 
 pub(crate) fn run(options: &MemberOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let endpoint = Endpoint::open(Config::default().port(PORT).receive(options.receive))?;
+    let config = Config::default().port(PORT).receive(options.receive);
+    let wait = config.wait;
+    let endpoint = Endpoint::open(config)?;
     let peers = options.to.iter().map(|to| endpoint.add_peer(format!("{to}:{PORT}")));
     let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
     let channel = endpoint.channel(CHANNEL)?;
@@ -78,7 +81,7 @@ pub(crate) fn run(options: &MemberOptions) -> crate::CommandResult {
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    output::line(serde_json::to_string(&received)?)?;
+    output::line(serde_json::to_string(&Told { side: Side::of(&endpoint, wait), found: received })?)?;
     Ok(ExitCode::SUCCESS)
 }
 

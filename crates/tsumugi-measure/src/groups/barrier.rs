@@ -5,11 +5,15 @@ use serde::Serialize;
 
 use super::task::{By, Task, Timing, What};
 use super::testbed::{self, Common, Testbed};
+use crate::conditions::Conditions;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
+use crate::progress::count;
+use crate::ratio::{self, Better};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::rounded;
+use crate::seconds::seconds;
 use crate::statistics::OverRounds;
 
 /// Bytes of the message, which has as long a body as what members and box tell each other: 88 B, with what is in front of it.
@@ -53,7 +57,7 @@ pub(crate) struct BarrierOptions {
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8], value_parser = clap::value_parser!(u32).range(2..=16))]
     nodes: Vec<u32>,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     time: f64,
     #[command(flatten)]
     common: Common,
@@ -110,7 +114,8 @@ struct Figure {
     what: String,
     time_ns: f64,
     /// How far the rounds' times are apart: (largest − smallest) / median.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// What `ratio` is to.
     #[serde(skip_serializing_if = "Option::is_none")]
     beside: Option<String>,
@@ -119,6 +124,9 @@ struct Figure {
     ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_spread: Option<f64>,
+    /// Which ratios are better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    better: Option<Better>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p3_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,43 +138,45 @@ struct Figure {
 struct Output {
     hook: String,
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &BarrierOptions) -> crate::CommandResult {
     let machine = testbed::machine();
-    let output = measure(options).map(|(hook, figures)| Output { hook, figures, machine });
-    own_lab::finish(output, options.common.json, |output| {
-        let setting = options.common.line(&output.hook);
-        format!("{}\n{}", table(&setting, &output.figures), output.machine.line())
+    let output =
+        measure(options).map(|(hook, figures, measured)| Output { hook, figures, measured, machine });
+    own_lab::finish(output, options.common.shown, |output| {
+        let (header, table) = (output.measured.header(), table(&output.hook, &output.figures));
+        format!("{header}\n{table}\n{}", output.machine.line())
     })
 }
 
-fn measure(options: &BarrierOptions) -> Result<(String, Vec<Figure>), OwnLabError> {
+fn measure(options: &BarrierOptions) -> Result<(String, Vec<Figure>, Conditions), OwnLabError> {
     use strum::VariantArray as _;
     own_lab::require_root("barrier")?;
     let (common, all) = (&options.common, Measured::VARIANTS);
-    let testbed = Testbed::make(options.nodes.iter().copied().max().unwrap_or(2), common)?;
-    let progress = own_lab::progress(u64::from(common.rounds) * options.nodes.len() as u64, 24);
+    let measured = Conditions::rounds(common.rounds, options.time);
+    let what = format!("{} of nodes × {}", count(options.nodes.len(), "number"), count(all.len(), "figure"));
+    let progress = common.progress(&what, options.nodes.len(), options.time * all.len() as f64, &measured);
+    let testbed = Testbed::make(options.nodes.iter().copied().max().unwrap_or(2), common, measured)?;
     // By number of nodes and what, the rounds' times.
     let mut rounds = vec![vec![Vec::new(); all.len()]; options.nodes.len()];
     for round in 0..common.rounds as usize {
         for (rounds, &nodes) in rounds.iter_mut().zip(&options.nodes) {
-            progress.set_message(format!("{nodes} nodes"));
+            progress.step(format!("{nodes} nodes"));
             // Each is first as often as the others.
             let order: Vec<usize> = (0..all.len()).map(|at| (at + round) % all.len()).collect();
             let tasks: Vec<Task> = order.iter().map(|&at| all[at].task()).collect();
             let times = testbed.time(nodes, &tasks, options.time)?;
             order.into_iter().zip(times).for_each(|(at, time)| rounds[at].push(time));
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     let figures = rounds.iter().zip(&options.nodes).flat_map(|(rounds, &nodes)| {
         let wait = common.wait(nodes).to_string();
         all.iter().filter_map(move |&what| Figure::of(what, nodes, wait.clone(), rounds))
     });
-    Ok((testbed.hook.clone(), figures.collect()))
+    Ok((testbed.hook.clone(), figures.collect(), testbed.measured()))
 }
 
 impl Figure {
@@ -183,36 +193,37 @@ impl Figure {
             wait,
             what: what.to_string(),
             time_ns: rounded(time.median),
-            spread: rounded(time.spread),
+            spread: time.spread.map(rounded),
             beside: what.beside().map(|beside| beside.to_string()),
             ratio: ratios.map(|ratios| rounded(ratios.median)),
-            ratio_spread: ratios.map(|ratios| rounded(ratios.spread)),
+            ratio_spread: ratios.and_then(|ratios| ratios.spread).map(rounded),
+            better: ratios.map(|_| Better::Lower),
             p3_ns,
             p3_ratio: p3_ns.zip(p3_beside_ns).map(|(ns, beside_ns)| rounded(ns / beside_ns)),
         })
     }
 }
 
-fn table(setting: &str, figures: &[Figure]) -> String {
-    let header = ["nodes", "wait", "what", "time", "±", "ratio", "±", "beside", "P3", "P3's ratio"];
+fn table(hook: &str, figures: &[Figure]) -> String {
+    let ratio = Better::Lower.heading("ratio");
+    let header = ["nodes", "wait", "what", "time", "±", &ratio, "±", "beside", "P3", "P3's ratio"];
     let mut columns = Columns::new(&header);
-    let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
     for figure in figures {
         columns.row(vec![
             figure.nodes.to_string(),
             figure.wait.clone(),
             figure.what.clone(),
             units::time(figure.time_ns),
-            units::percent(figure.spread),
-            ratio(figure.ratio),
+            figure.spread.map_or_else(String::new, units::percent),
+            ratio::or_empty(figure.ratio),
             figure.ratio_spread.map_or_else(String::new, units::percent),
             figure.beside.clone().unwrap_or_default(),
             figure.p3_ns.map_or_else(String::new, units::time),
-            ratio(figure.p3_ratio),
+            ratio::or_empty(figure.p3_ratio),
         ]);
     }
     format!(
-        "a barrier by the switch box and by messages, and a message ({setting}); P3 is Aoki et al., 2006\n{columns}"
+        "a barrier by the switch box and by messages, and a message (switch box at {hook}); P3 is Aoki et al., 2006\n{columns}"
     )
 }
 
@@ -225,14 +236,17 @@ mod tests {
         let rounds = [vec![4e3, 2e3, 4e3], vec![6e3, 3e3, 2e3], vec![12e3, 6e3, 8e3], vec![6e3, 3e3, 3e3]];
         let figure = |what| Figure::of(what, 8, "spin".into(), &rounds).expect("rounds");
         let counted = figure(Measured::Counted);
-        assert_eq!((counted.time_ns, counted.ratio, counted.spread), (3e3, Some(1.5), rounded(4.0 / 3.0)));
+        assert_eq!(
+            (counted.time_ns, counted.ratio, counted.spread),
+            (3e3, Some(1.5), Some(rounded(4.0 / 3.0)))
+        );
         assert_eq!((counted.p3_ns, counted.p3_ratio), (Some(13.8e3), Some(rounded(13.8 / 9.0))));
         let by_messages = figure(Measured::ByMessages);
         assert_eq!((by_messages.ratio, by_messages.p3_ns), (Some(2.0), None));
         assert_eq!(figure(Measured::Message).ratio, None);
         let text = table("tc", &[counted, by_messages]);
         assert!(
-            text.lines().nth(2).is_some_and(|line| line.trim_end().ends_with("13.8 µs        1.53")),
+            text.lines().nth(2).is_some_and(|line| line.trim_end().ends_with("13.8 µs      1.53 ×")),
             "{text}"
         );
     }

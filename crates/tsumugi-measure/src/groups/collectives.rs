@@ -6,11 +6,15 @@ use tsumugi_wire::group::WORDS_MAX;
 
 use super::task::{By, Task, Timing, What};
 use super::testbed::{self, Common, Testbed};
+use crate::conditions::Conditions;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
+use crate::progress::count;
+use crate::ratio::{self, Better};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::{is_zero, rounded};
+use crate::seconds::seconds;
 use crate::sizes::{self, Sizes};
 use crate::statistics::OverRounds;
 
@@ -59,7 +63,7 @@ pub(crate) struct CollectivesOptions {
     #[arg(long, default_value = "8,64,1K,8K,64K,1M")]
     size: Sizes,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
     time: f64,
     #[command(flatten)]
     common: Common,
@@ -73,7 +77,8 @@ struct Figure {
     size_bytes: u64,
     messages_ns: f64,
     /// How far the rounds' times are apart: (largest − smallest) / median.
-    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<f64>,
     /// With the box counting.
     #[serde(skip_serializing_if = "Option::is_none")]
     box_ns: Option<f64>,
@@ -82,6 +87,9 @@ struct Figure {
     /// By messages to by the box: the median of the rounds' ratios.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
+    /// Which ratios are better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    better: Option<Better>,
 }
 
 /// What `--json` prints.
@@ -92,29 +100,37 @@ struct Output {
     wait: String,
     hook: String,
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
 pub(crate) fn run(options: &CollectivesOptions) -> crate::CommandResult {
     let (nodes, machine) = (options.nodes, testbed::machine());
     let wait = options.common.wait(nodes).to_string();
-    let output = measure(options).map(|(hook, figures)| Output { nodes, wait, hook, figures, machine });
-    own_lab::finish(output, options.common.json, |output| {
-        let setting = format!("{nodes} nodes, wait {}, {}", output.wait, options.common.line(&output.hook));
-        format!("{}\n{}", table(&setting, &output.figures), output.machine.line())
+    let output = measure(options);
+    let output =
+        output.map(|(hook, figures, measured)| Output { nodes, wait, hook, figures, measured, machine });
+    own_lab::finish(output, options.common.shown, |output| {
+        let setting = format!("{nodes} nodes, switch box at {}", output.hook);
+        let (header, table) = (output.measured.header(), table(&setting, &output.figures));
+        format!("{header}\n{table}\n{}", output.machine.line())
     })
 }
 
-fn measure(options: &CollectivesOptions) -> Result<(String, Vec<Figure>), OwnLabError> {
+fn measure(options: &CollectivesOptions) -> Result<(String, Vec<Figure>, Conditions), OwnLabError> {
     own_lab::require_root("collectives")?;
-    let testbed = Testbed::make(options.nodes, &options.common)?;
     let compared = compared(&options.size);
-    let progress = own_lab::progress(u64::from(options.common.rounds) * OPERATIONS.len() as u64, 24);
+    let measured = Conditions::rounds(options.common.rounds, options.time);
+    let figures: usize = compared.iter().map(Vec::len).sum();
+    let step_s = options.time * figures as f64 / OPERATIONS.len() as f64;
+    let what = count(figures, "figure");
+    let progress = options.common.progress(&what, OPERATIONS.len(), step_s, &measured);
+    let testbed = Testbed::make(options.nodes, &options.common, measured)?;
     // By what is compared, the rounds' times.
     let mut rounds = vec![[const { Vec::new() }; 2]; compared.len()];
     for round in 0..options.common.rounds as usize {
         for operation in OPERATIONS {
-            progress.set_message(operation.to_string());
+            progress.step(operation.to_string());
             let mut of_operation = Vec::new();
             for (at, of_one) in compared.iter().enumerate().filter(|(_, of_one)| of_one[0].what == operation)
             {
@@ -126,12 +142,10 @@ fn measure(options: &CollectivesOptions) -> Result<(String, Vec<Figure>), OwnLab
             let tasks: Vec<Task> = of_operation.iter().map(|(.., task)| *task).collect();
             let times = testbed.time(options.nodes, &tasks, options.time)?;
             of_operation.iter().zip(times).for_each(|(&(at, by, _), time)| rounds[at][by].push(time));
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     let figures = compared.iter().zip(&rounds).filter_map(|(of_one, rounds)| Figure::of(of_one[0], rounds));
-    Ok((testbed.hook.clone(), figures.collect()))
+    Ok((testbed.hook.clone(), figures.collect(), testbed.measured()))
 }
 
 /// The same by messages and, if it counts such, by the box; for all operations and sizes.
@@ -165,16 +179,18 @@ impl Figure {
             operation: task.what.to_string(),
             size_bytes: task.bytes,
             messages_ns: rounded(by_messages.median),
-            spread: rounded(by_messages.spread),
+            spread: by_messages.spread.map(rounded),
             box_ns: by_box.map(|by_box| rounded(by_box.median)),
-            box_spread: by_box.map(|by_box| rounded(by_box.spread)),
+            box_spread: by_box.and_then(|by_box| by_box.spread).map(rounded),
             ratio: ratios.map(|ratios| rounded(ratios.median)),
+            better: ratios.map(|_| Better::Higher),
         })
     }
 }
 
 fn table(setting: &str, figures: &[Figure]) -> String {
-    let header = ["operation", "size", "messages", "±", "box", "±", "messages / box"];
+    let ratio = Better::Higher.heading("messages / box");
+    let header = ["operation", "size", "messages", "±", "box", "±", &ratio];
     let mut columns = Columns::new(&header);
     let or_nothing = |text: Option<String>| text.unwrap_or_default();
     for figure in figures {
@@ -182,10 +198,10 @@ fn table(setting: &str, figures: &[Figure]) -> String {
             figure.operation.clone(),
             if figure.size_bytes == 0 { String::new() } else { sizes::show(figure.size_bytes) },
             units::time(figure.messages_ns),
-            units::percent(figure.spread),
+            figure.spread.map_or_else(String::new, units::percent),
             or_nothing(figure.box_ns.map(units::time)),
             or_nothing(figure.box_spread.map(units::percent)),
-            or_nothing(figure.ratio.map(|ratio| format!("{ratio:.2}"))),
+            ratio::or_empty(figure.ratio),
         ]);
     }
     format!("collective operations ({setting})\n{columns}")
@@ -214,6 +230,6 @@ mod tests {
         let without = without.expect("rounds");
         assert_eq!((without.box_ns, without.ratio), (None, None));
         let text = table("4 nodes", &[figure, without]);
-        assert!(text.lines().nth(3).is_some_and(|line| line.ends_with("64 B   6.00 µs   0.0 %")), "{text}");
+        assert!(text.lines().nth(3).is_some_and(|line| line.ends_with("64 B   6.00 µs")), "{text}");
     }
 }

@@ -1,5 +1,7 @@
 //! `tsumugi perf multicast`: one message to all of several receivers, sent once and sent to each.
 
+use std::process::ExitCode;
+
 use clap::Args;
 use serde::Serialize;
 use strum::VariantArray as _;
@@ -8,12 +10,16 @@ use tsumugi_lab::Rate;
 
 use super::stream::{Stream, Streamed, Way};
 use super::testbed::{self, Common, Testbed};
+use crate::conditions::Conditions;
 use crate::cpu;
 use crate::machine::Machine;
 use crate::own_lab::{self, OwnLabError};
+use crate::progress::count;
+use crate::ratio::{self, Better};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::rounded;
+use crate::seconds::seconds;
 use crate::sizes::{self, Sizes};
 use crate::statistics::OverRounds;
 
@@ -50,10 +56,11 @@ pub(crate) struct MulticastOptions {
     #[arg(long, default_value = "64,1K,8K,64K,1M")]
     size: Sizes,
     /// Seconds for each figure of a round.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
     time: f64,
-    /// Rate of the sender's link, for example 200mbit: then it sends by sockets [default: as fast as the CPUs are].
-    #[arg(long)]
+    /// Rate of the sender's link in bits per second, for example 200mbit or 1G: then it sends by sockets [default: as fast as the
+    /// CPUs are].
+    #[arg(long, value_name = "BITS")]
     rate: Option<Rate>,
     #[command(flatten)]
     common: Common,
@@ -67,16 +74,24 @@ struct Figure {
     /// Sender's CPU time for a message, ns.
     cpu_ns: f64,
     /// How far the rounds' are apart: (largest − smallest) / median.
-    cpu_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_spread: Option<f64>,
     /// To that of a message to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_ratio: Option<f64>,
+    /// Which of these are better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_better: Option<Better>,
     /// Messages that arrive in a second, at all receivers together.
     delivered: f64,
-    delivered_spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_spread: Option<f64>,
     /// To what arrives when each is sent to by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivered_ratio: Option<f64>,
+    /// Which of these are better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_better: Option<Better>,
     /// Packets for a message that left once for several.
     packets: f64,
 }
@@ -90,6 +105,7 @@ struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<String>,
     figures: Vec<Figure>,
+    measured: Conditions,
     machine: Machine,
 }
 
@@ -97,21 +113,26 @@ pub(crate) fn run(options: &MulticastOptions) -> crate::CommandResult {
     let mut options = options.clone();
     if options.rate.is_some() {
         // Frames of other send paths pass by what limits it.
-        options.common.send = SendChoice::Udp;
+        if options.common.send.is_some_and(|send_path| send_path != SendChoice::Udp) {
+            eprintln!(
+                "tsumugi: --rate limits what is sent by sockets: it needs --send udp, or leave --send out"
+            );
+            return Ok(ExitCode::from(2));
+        }
+        options.common.send = Some(SendChoice::Udp);
     }
     let options = &options;
     let (receivers, machine) = (options.receivers, testbed::machine());
     let wait = options.wait().to_string();
-    let output = measure(options).map(|(hook, figures)| {
+    let output = measure(options).map(|(hook, figures, measured)| {
         let rate = options.rate.map(|rate| rate.to_string());
-        Output { receivers, wait, hook, rate, figures, machine }
+        Output { receivers, wait, hook, rate, figures, measured, machine }
     });
-    own_lab::finish(output, options.common.json, |output| {
-        let wait = &output.wait;
+    own_lab::finish(output, options.common.shown, |output| {
         let rate = options.rate.map_or_else(String::new, |rate| format!(", sender's link of {rate}"));
-        let setting =
-            format!("{receivers} receivers, wait {wait}, {}{rate}", options.common.line(&output.hook));
-        format!("{}\n{}", table(&setting, &output.figures), output.machine.line())
+        let setting = format!("{receivers} receivers, switch box at {}{rate}", output.hook);
+        let (header, table) = (output.measured.header(), table(&setting, &output.figures));
+        format!("{header}\n{table}\n{}", output.machine.line())
     })
 }
 
@@ -121,23 +142,25 @@ impl MulticastOptions {
     }
 }
 
-fn measure(options: &MulticastOptions) -> Result<(String, Vec<Figure>), OwnLabError> {
+fn measure(options: &MulticastOptions) -> Result<(String, Vec<Figure>, Conditions), OwnLabError> {
     own_lab::require_root("multicast")?;
     let (common, ways, nodes) = (&options.common, Way::VARIANTS, options.receivers + 1);
-    let testbed = Testbed::make(nodes, common)?;
+    let sizes = &options.size.0;
+    let measured = Conditions::rounds(common.rounds, options.time);
+    let what = format!("{} × {} ways", count(sizes.len(), "size"), ways.len());
+    let progress = common.progress(&what, sizes.len(), options.time * ways.len() as f64, &measured);
+    let testbed = Testbed::make(nodes, common, measured)?;
     options.rate.map_or(Ok(()), |rate| testbed.limit(0, rate))?;
     // The first CPU is the sender's, the others are the receivers' and the box's.
     let cpus = cpu::allowed().0;
     let others = if cpus.len() > 1 { &cpus[1..] } else { &cpus[..] };
     let cpu = |rank: usize| if rank == 0 { cpus[0] } else { others[rank % others.len()] };
     testbed.keep_apart(0, others[0])?;
-    let sizes = &options.size.0;
-    let progress = own_lab::progress(u64::from(common.rounds) * sizes.len() as u64, 24);
     // By size and way, what came of each round.
     let mut rounds = vec![vec![Vec::new(); ways.len()]; sizes.len()];
     for round in 0..common.rounds as usize {
         for (of_size, &bytes) in rounds.iter_mut().zip(sizes) {
-            progress.set_message(sizes::show(bytes));
+            progress.step(sizes::show(bytes));
             // Each is first as often as the others.
             let order: Vec<usize> = (0..ways.len()).map(|at| (at + round) % ways.len()).collect();
             let mut arguments: Vec<String> =
@@ -147,14 +170,12 @@ fn measure(options: &MulticastOptions) -> Result<(String, Vec<Figure>), OwnLabEr
             let streamed: Vec<Streamed> =
                 testbed.run("multicast-member", nodes, (options.wait(), &cpu), &arguments, takes_s)?;
             order.into_iter().zip(streamed).for_each(|(at, streamed)| of_size[at].push(streamed));
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     let figures = rounds.iter().zip(sizes).flat_map(|(rounds, &bytes)| {
         ways.iter().filter_map(move |&way| Figure::of(way, bytes, options.receivers, rounds))
     });
-    Ok((testbed.hook.clone(), figures.collect()))
+    Ok((testbed.hook.clone(), figures.collect(), testbed.measured()))
 }
 
 impl Figure {
@@ -179,41 +200,34 @@ impl Figure {
             size_bytes,
             way: way.to_string(),
             cpu_ns: rounded(own_cpu.median),
-            cpu_spread: rounded(own_cpu.spread),
+            cpu_spread: own_cpu.spread.map(rounded),
             cpu_ratio: ratio(ratio_of_cpu.filter(|_| way != Way::One)),
+            cpu_better: (way != Way::One).then_some(Better::Lower),
             delivered: rounded(own_delivered.median),
-            delivered_spread: rounded(own_delivered.spread),
+            delivered_spread: own_delivered.spread.map(rounded),
             delivered_ratio: ratio(ratio_of_delivered.filter(|_| way == Way::Multicast)),
+            delivered_better: (way == Way::Multicast).then_some(Better::Higher),
             packets: OverRounds::of(packets).map_or(0.0, |packets| rounded(packets.median)),
         })
     }
 }
 
 fn table(setting: &str, figures: &[Figure]) -> String {
-    let header = [
-        "size",
-        "way",
-        "sender's CPU",
-        "±",
-        "to one",
-        "delivered",
-        "±",
-        "to one-by-one",
-        "packets sent once",
-    ];
+    let (to_one, to_each) = (Better::Lower.heading("to one"), Better::Higher.heading("to one-by-one"));
+    let header =
+        ["size", "way", "sender's CPU", "±", &to_one, "delivered", "±", &to_each, "packets sent once"];
     let mut columns = Columns::new(&header);
-    let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
     for figure in figures {
         let bytes_a_second = figure.delivered * figure.size_bytes as f64;
         columns.row(vec![
             sizes::show(figure.size_bytes),
             figure.way.clone(),
             units::time(figure.cpu_ns),
-            units::percent(figure.cpu_spread),
-            ratio(figure.cpu_ratio),
+            figure.cpu_spread.map_or_else(String::new, units::percent),
+            ratio::or_empty(figure.cpu_ratio),
             format!("{:.0} /s, {:.2} Gb/s", figure.delivered, bytes_a_second * 8.0 / 1e9),
-            units::percent(figure.delivered_spread),
-            ratio(figure.delivered_ratio),
+            figure.delivered_spread.map_or_else(String::new, units::percent),
+            ratio::or_empty(figure.delivered_ratio),
             if figure.packets > 0.0 { format!("{:.1}", figure.packets) } else { String::new() },
         ]);
     }
@@ -242,6 +256,6 @@ mod tests {
             (Some(1.2), 560.0, Some(4.0))
         );
         assert_eq!((figure(Way::OneByOne).cpu_ratio, figure(Way::One).cpu_ratio), (Some(7.0), None));
-        assert!(table("7 receivers", &[multicast]).contains("1.20"));
+        assert!(table("7 receivers", &[multicast]).contains("1.20 ×"));
     }
 }

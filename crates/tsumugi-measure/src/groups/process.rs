@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 use tsumugi::{Config, Endpoint, PeerId, ReceiveChoice, SendChoice, Wait};
 
+use crate::conditions::{Side, Told};
 use crate::cpu::{Cpus, pin};
 
 /// The UDP port of all of them.
@@ -36,6 +37,11 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// What it is that measured, and what it found.
+    pub(super) fn told<T>(&self, endpoint: &Endpoint, found: T) -> Told<T> {
+        Told { side: Side::of(endpoint, self.wait), found }
+    }
+
     /// Keeps to its CPUs and opens its endpoint. Returns that and the others, by rank.
     pub(super) fn open(&self) -> Result<(Endpoint, Vec<Option<PeerId>>), Boxed> {
         self.cpu.as_ref().map_or(Ok(()), pin)?;

@@ -106,12 +106,14 @@ pub(crate) fn run(options: &StreamOptions) -> crate::CommandResult {
     let (endpoint, peers) = options.process.open()?;
     let all = Group::open(&endpoint, SYNCHRONIZING, options.process.rank, &peers)?;
     all.barrier()?;
-    if options.process.rank == 0 {
-        output::line(serde_json::to_string(&send(options, &endpoint, &peers)?)?)?;
+    let streamed = if options.process.rank == 0 {
+        send(options, &endpoint, &peers)?
     } else {
         receive(options, &endpoint, &peers)?;
-    }
+        Vec::new()
+    };
     all.barrier()?;
+    output::line(serde_json::to_string(&options.process.told(&endpoint, streamed))?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,6 @@
 //! Nodes around a switch box that counts, and their processes.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,12 +14,20 @@ use tsumugi_rail::switch::Hook;
 use super::process::PORT;
 use super::task::Task;
 use crate::choices::{any_of, words};
+use crate::conditions::{Conditions, Told};
 use crate::cpu;
 use crate::machine::Machine;
+use crate::output::Shown;
 use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
+use crate::progress::Progress;
 
 /// How the lab is called: `groups-PID-NUMBER`.
 const LAB_STEM: &str = "groups";
+
+/// What a step takes besides, seconds: processes start, connect and end.
+const STEP_S: f64 = 0.5;
+/// What making the lab takes, seconds.
+const LAB_S: f64 = 1.0;
 
 /// Options that measurements of groups have in common.
 #[derive(Args, Clone, Debug)]
@@ -29,18 +38,17 @@ pub(super) struct Common {
     /// How the processes wait [default: spin where there is a CPU for each, else adaptive].
     #[arg(long, value_parser = any_of::<Wait>().try_map(|word| word.parse::<Wait>()))]
     pub(super) wait: Option<Wait>,
-    /// How they send.
-    #[arg(long, default_value_t = SendChoice::Auto, value_parser = any_of::<SendChoice>().try_map(|word| word.parse::<SendChoice>()))]
-    pub(super) send: SendChoice,
+    /// How they send [default: auto].
+    #[arg(long, value_parser = any_of::<SendChoice>().try_map(|word| word.parse::<SendChoice>()))]
+    pub(super) send: Option<SendChoice>,
     /// Their receive path. The nodes have the XDP program unless it is `socket`.
     #[arg(long, default_value_t = ReceiveChoice::Xdp, value_parser = any_of::<ReceiveChoice>().try_map(|word| word.parse::<ReceiveChoice>()))]
     receive: ReceiveChoice,
     /// Rounds, each with new processes; figures are medians over them.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
-    /// Print one JSON object on stdout, and nothing else there.
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) shown: Shown,
 }
 
 impl Common {
@@ -50,9 +58,11 @@ impl Common {
         self.wait.unwrap_or(if is_room { Wait::Spin } else { Wait::Adaptive })
     }
 
-    /// How all of it is set up, in words.
-    pub(super) fn line(&self, hook: &str) -> String {
-        format!("switch box at {hook}, receive path {}, send path {}", self.receive, self.send)
+    /// How far it is, of so many steps in each round that take so many seconds; `what`, as in `3 sizes`.
+    pub(super) fn progress(&self, what: &str, steps: usize, step_s: f64, measured: &Conditions) -> Progress {
+        let steps = steps as u64 * u64::from(self.rounds);
+        let expected_s = steps as f64 * (step_s + STEP_S) + LAB_S;
+        Progress::begin(self.shown, expected_s, &format!("{what} × {}", measured.amount()), steps)
     }
 }
 
@@ -67,10 +77,16 @@ pub(super) struct Testbed<'o> {
     /// Where the program of the switch box runs.
     pub(super) hook: String,
     options: &'o Common,
+    /// What was measured by so far.
+    measured: RefCell<Conditions>,
 }
 
 impl Testbed<'_> {
-    pub(super) fn make(nodes: u32, options: &Common) -> Result<Testbed<'_>, OwnLabError> {
+    pub(super) fn make(
+        nodes: u32,
+        options: &Common,
+        measured: Conditions,
+    ) -> Result<Testbed<'_>, OwnLabError> {
         let wire = Some(Wire::XdpSwitch);
         let lab = own_lab::make(&Spec { nodes, wire, ..Spec::unique(LAB_STEM) })?;
         for node in 0..nodes as usize {
@@ -86,7 +102,12 @@ impl Testbed<'_> {
         }
         own_lab::switch(&lab, &["down"])?;
         let hook = own_lab::switch_up(&lab, options.hook)?;
-        Ok(Testbed { lab, hook, options })
+        Ok(Testbed { lab, hook, options, measured: measured.into() })
+    }
+
+    /// What was measured by.
+    pub(super) fn measured(self) -> Conditions {
+        self.measured.into_inner()
     }
 
     /// Has the first so many nodes do and time something: the median of each task, ns.
@@ -156,7 +177,7 @@ impl Testbed<'_> {
             all.extend(hosts.iter().map(|node| format!("--host={}", node.nics[0].address)));
             all.push(format!("--rank={rank}"));
             all.push(format!("--receive={}", self.options.receive));
-            all.push(format!("--send={}", self.options.send));
+            all.push(format!("--send={}", self.options.send.unwrap_or(SendChoice::Auto)));
             all.push(format!("--wait={wait}"));
             all.extend(arguments.iter().cloned());
             all.push(format!("--cpu={}", cpu(rank)));
@@ -165,11 +186,10 @@ impl Testbed<'_> {
         let members = (0..hosts.len()).map(start).collect::<Result<Vec<_>, _>>()?;
         // What is slow to begin with takes longer than is planned.
         let limit = PATIENCE + Duration::from_secs_f64(4.0 * takes_s);
-        let mut outputs = Vec::new();
-        for member in members {
-            outputs.push(member.output(limit)?);
-        }
-        let figure = serde_json::from_slice(&outputs[0]).ok();
-        figure.ok_or_else(|| OwnLabError::NoFigure(format!("tsumugi perf {command}"), "figures"))
+        let told = members.into_iter().map(|member| member.json(limit));
+        let told = told.collect::<Result<Vec<Told<T>>, _>>()?;
+        self.measured.borrow_mut().add_group(&told);
+        let first = told.into_iter().next().map(|told| told.found);
+        first.ok_or_else(|| OwnLabError::NoFigure(format!("tsumugi perf {command}"), "figures"))
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tsumugi::{
-    Config, Endpoint, FaultOptions, Integrity, PathReport, PeerId, Policy, Reason, Repeat, SendError,
+    Config, Endpoint, FaultOptions, Integrity, PathReport, PeerId, Policy, Reason, Repeat, Report, SendError,
     UnknownPolicy,
 };
 
@@ -374,18 +374,9 @@ fn close(endpoint: Endpoint) -> Result<(), Failure> {
     }
 }
 
-/// The receive path in use.
-fn receive_path(endpoint: &Endpoint) -> &'static str {
-    if endpoint.uses_xdp() { "xdp" } else { "socket" }
-}
-
 impl<C: Carrier> Peer for Ours<C> {
-    fn send_path(&self) -> Option<&'static str> {
-        Some(self.endpoint.send_path())
-    }
-
-    fn receive_path(&self) -> Option<&'static str> {
-        Some(receive_path(&self.endpoint))
+    fn report(&self) -> Option<Report> {
+        Some(self.endpoint.report())
     }
 
     fn paths(&self) -> Vec<PathRow> {

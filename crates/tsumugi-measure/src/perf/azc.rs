@@ -1,11 +1,11 @@
 //! `tsumugi perf azc`: tagged messages of random lengths, active zero-copy against eager and rendezvous (P3, figure 9).
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::client::{Client, ClientError, check_usage};
 use super::{Measure, over_rounds};
-use crate::peers::Transport;
+use crate::conditions::Conditions;
 use crate::peers::ours::{Mix, Model, Protocol};
+use crate::progress;
+use crate::ratio;
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::{Metric, Row, rounded};
@@ -26,40 +26,30 @@ struct Figure {
 }
 
 /// Measures both protocols in turn, round by round: two rows for each greatest length and pace.
-pub(super) fn run(measure: &Measure) -> Result<Vec<Row>, ClientError> {
-    if measure.transport != Transport::Tsumugi
-        || measure.model != Model::Channel
-        || measure.protocol != Protocol::Auto
-    {
-        return Err(ClientError::Usage(
-            "this compares two ways that Tsumugi's tagged messages travel: leave --transport, --model and --protocol out"
-                .into(),
-        ));
-    }
+pub(super) fn run(measure: &Measure) -> Result<(Vec<Row>, Conditions), ClientError> {
     let sizes = measure.size.as_ref().map_or(&USUAL[..], |sizes| &sizes.0);
     let mut figures = Vec::new();
     for one_by_one in [true, false] {
         let mix = Mix { random: true, one_by_one };
         figures.extend(sizes.iter().map(|&size| Figure { size, mix, rounds: Default::default() }));
     }
-    let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(measure.rounds) * 2 * figures.len() as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let steps = PROTOCOLS.len() * figures.len();
+    let progress = measure.progress(&progress::count(steps, "figure"), steps, 1.0);
+    let mut measured = measure.measured();
     for round in 0..measure.rounds as usize {
         for figure in &mut figures {
             // Each is first as often as the other.
             for at in [round % 2, 1 - round % 2] {
                 let (protocol, mix) = (PROTOCOLS[at], figure.mix);
-                progress.set_message(format!("{protocol} to {}", sizes::show(figure.size)));
+                progress.step(format!("{protocol} to {}", sizes::show(figure.size)));
                 let measure = Measure { model: Model::Message, protocol, mix, ..measure.clone() };
                 check_usage(Metric::Rate, &measure, &[figure.size])?;
-                figure.rounds[at].push(Client::connect(Metric::Rate, &measure)?.round(figure.size)?);
-                progress.inc(1);
+                figure.rounds[at]
+                    .push(Client::connect(Metric::Rate, &measure)?.round(figure.size, &mut measured)?);
             }
         }
     }
-    progress.finish_and_clear();
-    Ok(figures.iter().flat_map(Figure::rows).collect())
+    Ok((figures.iter().flat_map(Figure::rows).collect(), measured))
 }
 
 impl Figure {
@@ -69,7 +59,11 @@ impl Figure {
         let ratios = ours.iter().zip(other).filter_map(|(ours, other)| Some(ours.value()? / other.value()?));
         let ratio = median(ratios).map(rounded);
         let rows = [(ours, ratio), (other, None)].into_iter();
-        rows.filter_map(|(rounds, ratio)| Some(Row { ratio, ..over_rounds(rounds)? })).collect()
+        rows.filter_map(|(rounds, ratio)| {
+            let better = ratio.map(|_| Metric::Rate.better());
+            Some(Row { ratio, better, ..over_rounds(rounds)? })
+        })
+        .collect()
     }
 }
 
@@ -80,11 +74,12 @@ pub(super) fn tables(rows: &[Row]) -> String {
         (true, "messages per second, each sent when the one before was answered"),
         (false, "messages per second, as many under way as go"),
     ] {
-        let mut columns = Columns::new(&["up to", "active zero-copy", "eager and rendezvous", "ratio"]);
+        let heading = Metric::Rate.better().heading("ratio");
+        let mut columns = Columns::new(&["up to", "active zero-copy", "eager and rendezvous", &heading]);
         let of_pace: Vec<&Row> = rows.iter().filter(|row| row.one_by_one == one_by_one).collect();
         for pair in of_pace.chunks_exact(2) {
             let rate = |row: &Row| row.per_s.map(units::rate).unwrap_or_default();
-            let ratio = pair[0].ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+            let ratio = ratio::or_empty(pair[0].ratio);
             columns.row(vec![sizes::show(pair[0].size_bytes), rate(pair[0]), rate(pair[1]), ratio]);
         }
         text.push_str(&format!("{title}\n{columns}\n"));
@@ -114,7 +109,7 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.ratio).collect::<Vec<_>>(), [Some(1.2), None]);
         let text = tables(&rows);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[2].contains("1 KiB") && lines[2].ends_with("1.20"), "{text}");
+        assert!(lines[2].contains("1 KiB") && lines[2].ends_with("1.20 ×"), "{text}");
         assert!(!text.split_once("as many under way").unwrap().1.contains("1 KiB"), "{text}");
     }
 }

@@ -4,19 +4,21 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
 use tsumugi_rail::family::canonical;
 use tsumugi_rail::xdp::Mode;
 
 use super::control::{self, ControlError, Finish, Reply, Request, with_port};
+use super::options::UsageError;
 use super::{Measure, PORT, over_rounds, sample};
+use crate::conditions::Conditions;
 use crate::nics;
 use crate::peers::raw::{self, Raw};
-use crate::peers::raw_write::{self, RawWrite};
+use crate::peers::raw_write::RawWrite;
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::{self, Udp};
 use crate::peers::{Failure, Peer, Role, StopReason, Transport, Until, frames, ours};
+use crate::progress;
 use crate::row::{Metric, Row};
 use crate::sizes;
 
@@ -25,8 +27,8 @@ use crate::sizes;
 pub(crate) enum ClientError {
     #[error("interrupted")]
     Interrupted,
-    #[error("{0}")]
-    Usage(String),
+    #[error(transparent)]
+    Usage(#[from] UsageError),
     #[error("unknown host `{host}`: {cause}; check the spelling, /etc/hosts and the name service")]
     UnknownHost { host: String, cause: io::Error },
     #[error(
@@ -76,59 +78,33 @@ pub(super) struct Client<'a> {
 }
 
 /// Measures all sizes in all rounds: one row per size.
-pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientError> {
-    let sizes = match (&measure.size, metric) {
-        (Some(sizes), _) => sizes.0.clone(),
-        (None, Metric::Bandwidth | Metric::Overlap) => vec![1 << 20],
-        (None, Metric::Rate) => vec![8],
-        (None, _) => vec![64],
-    };
+pub(super) fn run(metric: Metric, measure: &Measure) -> Result<(Vec<Row>, Conditions), ClientError> {
+    let sizes = measure.size.as_ref().map_or(vec![IDLE_BYTES], |sizes| sizes.0.clone());
     check_usage(metric, measure, &sizes)?;
     let client = Client::connect(metric, measure)?;
     let sizes = client.carried(sizes)?;
     client.warn_of_mtus();
-    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(measure.rounds) * sizes.len() as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let what = progress::count(sizes.len(), "size");
+    let what = if metric == Metric::Idle { "" } else { &what };
+    let progress = measure.progress(what, sizes.len(), client.tries(sizes.first().copied().unwrap_or(0)));
     let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); sizes.len()];
+    let mut measured = measure.measured();
     // Round by round, not size by size: a disturbance hits one round of every size, not one size.
     for _ in 0..measure.rounds {
         for (size, rows) in sizes.iter().zip(&mut rounds) {
-            progress.set_message(format!("{} {}", measure.transport.into_str(), sizes::show(*size)));
-            rows.push(client.round(*size)?);
-            progress.inc(1);
+            progress.step(format!("{} {}", measure.transport.into_str(), sizes::show(*size)));
+            rows.push(client.round(*size, &mut measured)?);
         }
     }
-    progress.finish_and_clear();
-    Ok(rounds.iter().filter_map(|rows| over_rounds(rows)).collect())
+    Ok((rounds.iter().filter_map(|rows| over_rounds(rows)).collect(), measured))
 }
 
 /// What would fail anyway, said before anything is done.
 pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
-    let usage = |text: String| Err(ClientError::Usage(text));
+    let usage = |text: String| Err(UsageError(text).into());
     if measure.transport == Transport::Udp && is_whole(metric) {
         for &size in sizes {
-            Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
-        }
-    }
-    if !measure.transport.is_frames() && measure.mode.is_some() {
-        return usage("--mode is a choice of bare frames: it needs --transport raw-xdp or raw-write".into());
-    }
-    if !measure.transport.has(metric) {
-        return usage(raw_write::ONLY_ROUND_TRIPS.into());
-    }
-    if measure.transport != Transport::Tsumugi {
-        if measure.faults.is_some() {
-            return usage("--faults are injected by Tsumugi: they need --transport tsumugi".into());
-        }
-        if measure.in_place {
-            return usage("--in-place uses Tsumugi's buffers: it needs --transport tsumugi".into());
-        }
-        if measure.model != ours::Model::Channel {
-            return usage("--model is a way to use Tsumugi: it needs --transport tsumugi".into());
-        }
-        if measure.trace.is_some() {
-            return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
+            Udp::check_size(size).map_err(|failure| UsageError(failure.to_string()))?;
         }
     }
     if measure.in_place && !matches!(measure.model, ours::Model::Channel | ours::Model::Message) {
@@ -141,15 +117,14 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
     if measure.model != ours::Model::Message && measure.protocol != ours::Protocol::Auto {
         return usage("--protocol is how tagged messages travel: it needs --model message".into());
     }
-    if measure.model != ours::Model::Channel && metric == Metric::Overlap {
-        return usage("overlap is measured with --model channel".into());
-    }
     if let Some(faults) = &measure.faults {
-        ours::check_faults(faults)
-            .map_err(|why| ClientError::Usage(format!("--faults `{faults}`: {why}")))?;
+        ours::check_faults(faults).map_err(|why| UsageError(format!("--faults `{faults}`: {why}")))?;
     }
     Ok(())
 }
+
+/// Bytes of the messages that may come to an endpoint that waits in vain.
+const IDLE_BYTES: u64 = 64;
 
 /// How fast messages are prepared at least: a virtual machine was seen to get memory that nobody has used yet at 250 MB/s, and a
 /// side prepares several messages.
@@ -161,8 +136,8 @@ const fn is_whole(metric: Metric) -> bool {
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
-fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
-    let wrong = |port: &str| ClientError::Usage(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
+fn host_and_port(text: &str) -> Result<(&str, u16), UsageError> {
+    let wrong = |port: &str| UsageError(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),
         None => match text.split_once(':') {
@@ -172,7 +147,7 @@ fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
         },
     };
     if host.is_empty() {
-        return Err(ClientError::Usage(format!("`{text}` names no host; write HOST or HOST:PORT")));
+        return Err(UsageError(format!("`{text}` names no host; write HOST or HOST:PORT")));
     }
     let port = match port {
         None => PORT,
@@ -232,10 +207,8 @@ impl<'a> Client<'a> {
         let over: Vec<String> = over.into_iter().map(sizes::show).collect();
         let why = format!("a bare frame carries at most {most} bytes on {}", nic.name);
         if carried.is_empty() {
-            return Err(ClientError::Usage(format!(
-                "{why}, not {}: choose a smaller --size",
-                over.join(", ")
-            )));
+            let over = over.join(", ");
+            return Err(UsageError(format!("{why}, not {over}: choose a smaller --size")).into());
         }
         eprintln!("left out: {}: {why}", over.join(", "));
         Ok(carried)
@@ -246,14 +219,14 @@ impl<'a> Client<'a> {
         self.control.local_addr().map(canonical).map_err(Failure::system("no local address"))
     }
 
-    /// One round of one size.
-    pub(super) fn round(&self, size: u64) -> Result<Row, ClientError> {
+    /// One round of one size; what it was measured by is added to `measured`.
+    pub(super) fn round(&self, size: u64, measured: &mut Conditions) -> Result<Row, ClientError> {
         // What a bare transport is worth is what it does at its best setting.
         let settings = self.settings(size);
-        let time = self.time() / (settings.len() as u32).min(2);
+        let time = self.measure.time() / (settings.len() as u32).min(2);
         let mut best: Option<Row> = None;
         for setting in &settings {
-            let mut row = self.session(size, setting, time)?;
+            let mut row = self.session(size, setting, time, measured)?;
             row.setting = (settings.len() > 1).then(|| setting.name.clone());
             if best.as_ref().is_none_or(|best| best.value() < row.value()) {
                 best = Some(row);
@@ -262,6 +235,12 @@ impl<'a> Client<'a> {
         let row = best.unwrap_or_default();
         let size_bytes = if self.metric == Metric::Idle { 0 } else { size };
         Ok(Row { metric: self.metric, size_bytes, ..self.describe(row) })
+    }
+
+    /// How often the time that was asked for is taken in a round of a size.
+    fn tries(&self, size: u64) -> f64 {
+        let settings = self.settings(size).len();
+        settings as f64 / settings.min(2) as f64
     }
 
     /// The settings to try: for streams over bare transports several, otherwise one.
@@ -298,13 +277,6 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Time of one round: what was asked for, or as long as the asked-for messages take.
-    fn time(&self) -> Duration {
-        let unlimited = Duration::from_secs(3600);
-        let default = if self.measure.count.is_some() { unlimited } else { Duration::from_millis(500) };
-        self.measure.time.unwrap_or(default)
-    }
-
     fn describe(&self, row: Row) -> Row {
         let ours = self.measure.transport == Transport::Tsumugi;
         let integrity = (self.measure.integrity != "crc32c").then(|| self.measure.integrity.clone());
@@ -329,7 +301,13 @@ impl<'a> Client<'a> {
     }
 
     /// Opens both sides, measures, and closes them again.
-    fn session(&self, size: u64, setting: &Setting, time: Duration) -> Result<Row, ClientError> {
+    fn session(
+        &self,
+        size: u64,
+        setting: &Setting,
+        time: Duration,
+        by: &mut Conditions,
+    ) -> Result<Row, ClientError> {
         let mut peer = self.open(size, setting, time)?;
         let until = Until { time, messages: self.measure.count.unwrap_or(u64::MAX) };
         let silence_max = self.silence_max(size);
@@ -337,16 +315,18 @@ impl<'a> Client<'a> {
             .map_err(|cause| self.failed(cause))?;
         self.say(&Finish { finish: true })?;
         peer.finish();
-        let theirs = match self.hear(size)? {
-            Reply::Done(streamed) => streamed,
-            _ => return Err(self.out_of_step()),
+        let Reply::Done { did: theirs, side: there } = self.hear(size)? else {
+            return Err(self.out_of_step());
         };
+        let here = peer.side(self.here().map_err(|cause| self.failed(cause))?.ip(), &self.measure.wait);
+        let resolved = |words: &[String]| (!words.is_empty()).then(|| words.join(","));
         let row = Row {
-            send: peer.send_path().map(str::to_owned),
-            receive: peer.receive_path().map(str::to_owned),
+            send: resolved(&here.send),
+            receive: resolved(&here.receive),
             paths: peer.paths(),
-            ..sample::row(self.metric, &measured, &theirs)
+            ..sample::row(self.metric, size, &measured, &theirs)
         };
+        by.add([&here, &there]);
         peer.close().map_err(|cause| self.failed(cause))?;
         Ok(row)
     }
@@ -518,14 +498,14 @@ mod tests {
     #[derive(clap::Parser)]
     struct Command {
         #[command(flatten)]
-        measure: Measure,
+        options: super::super::options::Bandwidth,
     }
 
     #[test]
     fn what_a_server_said_before_it_went_is_told_though_nothing_can_be_said_to_it() {
         use clap::Parser;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
-        let measure = Command::parse_from(["perf", "127.0.0.1"]).measure;
+        let measure = Command::parse_from(["perf", "127.0.0.1"]).options.measure().expect("sound options");
         for (word, shown) in
             [(Some("the loom is broken"), "the loom is broken"), (None, "`tsumugi perf serve`")]
         {
@@ -560,7 +540,7 @@ mod tests {
             assert_eq!(host_and_port(text).expect(text), (host, port));
         }
         for wrong in ["node1:", "node1:0", "node1:http", ":7411", "node1:70000"] {
-            assert!(matches!(host_and_port(wrong), Err(ClientError::Usage(_))), "{wrong}");
+            assert!(host_and_port(wrong).is_err(), "{wrong}");
         }
     }
 }

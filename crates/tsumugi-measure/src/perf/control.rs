@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tsumugi_rail::ether::Mac;
 
+use crate::conditions::Side;
 use crate::peers::{Failure, Streamed, Transport, frames, ours, tcp};
 use crate::row::Metric;
 use tsumugi_lab::interrupt::interrupted;
 
 /// Changes whenever the words below change their meaning.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// A longer line is not one of ours.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -84,8 +85,8 @@ pub(crate) enum Reply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mac: Option<Mac>,
     },
-    /// The server's side of the measurement.
-    Done(Streamed),
+    /// What the server's side did, and by what.
+    Done { did: Streamed, side: Box<Side> },
     /// Why not.
     Refused { why: String },
 }

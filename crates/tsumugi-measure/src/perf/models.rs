@@ -1,11 +1,10 @@
 //! `tsumugi perf models`: the programming models beside each other, as P4 compared four libraries (its figures 4 to 6).
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::client::{Client, ClientError, check_usage};
 use super::{Measure, over_rounds};
-use crate::peers::Transport;
+use crate::conditions::Conditions;
 use crate::peers::ours::Model;
+use crate::progress;
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::{Metric, Row};
@@ -27,13 +26,7 @@ struct Figure<'a> {
 }
 
 /// Measures all models in turn, round by round: one row for each figure.
-pub(super) fn run(measure: &Measure) -> Result<Vec<Row>, ClientError> {
-    if measure.transport != Transport::Tsumugi || measure.model != Model::Channel {
-        return Err(ClientError::Usage(
-            "models are measured one after the other, and are Tsumugi's: leave --transport and --model out"
-                .into(),
-        ));
-    }
+pub(super) fn run(measure: &Measure) -> Result<(Vec<Row>, Conditions), ClientError> {
     let measures = Model::ALL.map(|model| Measure { model, ..measure.clone() });
     let mut figures = Vec::new();
     for (metric, usual) in METRICS {
@@ -46,20 +39,17 @@ pub(super) fn run(measure: &Measure) -> Result<Vec<Row>, ClientError> {
             }
         }
     }
-    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(measure.rounds) * figures.len() as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let progress = measure.progress(&progress::count(figures.len(), "figure"), figures.len(), 1.0);
+    let mut measured = measure.measured();
     for _ in 0..measure.rounds {
         for figure in &mut figures {
-            progress.set_message(format!("{} {}", figure.measure.model, sizes::show(figure.size)));
+            progress.step(format!("{} {}", figure.measure.model, sizes::show(figure.size)));
             // A server serves one client at a time.
             let client = Client::connect(figure.metric, figure.measure)?;
-            figure.rounds.push(client.round(figure.size)?);
-            progress.inc(1);
+            figure.rounds.push(client.round(figure.size, &mut measured)?);
         }
     }
-    progress.finish_and_clear();
-    Ok(figures.iter().filter_map(|figure| over_rounds(&figure.rounds)).collect())
+    Ok((figures.iter().filter_map(|figure| over_rounds(&figure.rounds)).collect(), measured))
 }
 
 /// A table for each metric: a line for each size, a column for each model.

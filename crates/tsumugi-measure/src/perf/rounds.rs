@@ -21,13 +21,14 @@ pub(crate) fn over_rounds(rounds: &[Row]) -> Option<Row> {
         gbit_s: middle(|row| row.gbit_s),
         per_s: middle(|row| row.per_s),
         cpu_ns_per_kib: middle(|row| row.cpu_ns_per_kib),
+        cpu_ns_per_message: middle(|row| row.cpu_ns_per_message),
         cpu_share: middle(|row| row.cpu_share),
         overlap: middle(|row| row.overlap),
         transfer_ns: middle(|row| row.transfer_ns),
         compute_ns: middle(|row| row.compute_ns),
         both_ns: middle(|row| row.both_ns),
         rounds: Some(rounds.len() as u32),
-        spread: value.map(|value| rounded(value.spread)),
+        spread: value.and_then(|value| value.spread).map(rounded),
         setting: most_frequent(rounds),
         paths: rounds.last()?.paths.clone(),
         lost_bytes: (lost > 0).then_some(lost),
@@ -71,6 +72,7 @@ mod tests {
         assert_eq!(row.setting.as_deref(), Some("b"));
         assert_eq!(row.lost_bytes, Some(9));
         assert_eq!(row.gbit_s, None);
+        assert_eq!(over_rounds(&rounds[..1]).expect("a round").spread, None);
         assert_eq!(over_rounds(&[]), None);
     }
 }

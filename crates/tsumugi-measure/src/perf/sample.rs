@@ -65,7 +65,8 @@ pub(super) fn measure(
             let Measured::Samples { mut samples, .. } = round_trips(peer, size, warm_up, &mut watch)? else {
                 return Err(Failure::Stopped(StopReason::Control));
             };
-            let round_trip_ns = Percentiles::of(&mut samples).map_or(0, |percentiles| percentiles.p99);
+            let round_trip_ns = Percentiles::of(&mut samples)
+                .map_or(0, |percentiles| percentiles.p99.unwrap_or(percentiles.max));
             overhead(peer, size, until, round_trip_ns, &mut watch)
         }
         Metric::Bandwidth | Metric::Rate => {
@@ -211,16 +212,16 @@ fn clock_cost() -> Duration {
     (0..1000).map(|_| empty()).min().unwrap_or_default()
 }
 
-/// The row of one round, from what both sides saw.
-pub(super) fn row(metric: Metric, measured: &Measured, theirs: &Streamed) -> Row {
+/// The row of one round of messages of `size` bytes, from what both sides saw.
+pub(super) fn row(metric: Metric, size: u64, measured: &Measured, theirs: &Streamed) -> Row {
     let mut row = Row { metric, ..Row::default() };
     match measured {
         Measured::Samples { samples, elapsed_ns, lost, bytes } => {
             if let Some(percentiles) = Percentiles::of(&mut samples.clone()) {
                 row.min_ns = Some(percentiles.min as f64);
                 row.p50_ns = Some(percentiles.p50 as f64);
-                row.p99_ns = Some(percentiles.p99 as f64);
-                row.p999_ns = Some(percentiles.p999 as f64);
+                row.p99_ns = percentiles.p99.map(|ns| ns as f64);
+                row.p999_ns = percentiles.p999.map(|ns| ns as f64);
                 row.max_ns = Some(percentiles.max as f64);
             }
             row.per_s = Some(rounded(per_second(samples.len() as u64, *elapsed_ns)));
@@ -229,8 +230,12 @@ pub(super) fn row(metric: Metric, measured: &Measured, theirs: &Streamed) -> Row
         Measured::Streamed(ours) => {
             row.gbit_s = Some(rounded(ours.bytes as f64 * 8.0 / ours.elapsed_ns.max(1) as f64));
             row.per_s = Some(rounded(per_second(ours.messages, ours.elapsed_ns)));
-            let cpu = per_kib(ours) + per_kib(theirs);
-            row.cpu_ns_per_kib = Some(rounded(cpu)).filter(|cpu| cpu.is_finite());
+            // Of short messages a KiB has many, each of which costs something.
+            if size < 1024 {
+                row.cpu_ns_per_message = cpu_per(ours, theirs, |side| side.messages as f64);
+            } else {
+                row.cpu_ns_per_kib = cpu_per(ours, theirs, |side| side.bytes as f64 / 1024.0);
+            }
             row.lost_bytes = (ours.lost_bytes > 0).then_some(ours.lost_bytes);
         }
         Measured::Overhead { send, receive } => {
@@ -241,7 +246,7 @@ pub(super) fn row(metric: Metric, measured: &Measured, theirs: &Streamed) -> Row
             if let Some(percentiles) = Percentiles::of(&mut both) {
                 row.min_ns = Some(percentiles.min as f64);
                 row.p50_ns = Some(percentiles.p50 as f64);
-                row.p99_ns = Some(percentiles.p99 as f64);
+                row.p99_ns = percentiles.p99.map(|ns| ns as f64);
             }
         }
         Measured::Overlap { transfer, both, compute_ns } => {
@@ -266,9 +271,10 @@ fn per_second(messages: u64, elapsed_ns: u64) -> f64 {
     messages as f64 * 1e9 / elapsed_ns.max(1) as f64
 }
 
-/// CPU time of one side per KiB; the receiver's includes the warm-up, and so do its bytes.
-fn per_kib(side: &Streamed) -> f64 {
-    side.cpu_ns as f64 * 1024.0 / side.bytes as f64
+/// CPU time of both sides for each of what there are so many of; the receiver's includes the warm-up, and so do its messages.
+fn cpu_per(ours: &Streamed, theirs: &Streamed, units: impl Fn(&Streamed) -> f64) -> Option<f64> {
+    let of = |side: &Streamed| side.cpu_ns as f64 / units(side);
+    Some(rounded(of(ours) + of(theirs))).filter(|cpu| cpu.is_finite())
 }
 
 #[cfg(test)]
@@ -279,17 +285,20 @@ mod tests {
     fn a_stream_is_bits_per_second_and_cpu_time_of_both_sides() {
         let ours = Streamed { messages: 4, bytes: 4096, elapsed_ns: 1000, cpu_ns: 800, lost_bytes: 0 };
         let theirs = Streamed { messages: 8, bytes: 8192, elapsed_ns: 2000, cpu_ns: 4000, lost_bytes: 0 };
-        let row = row(Metric::Bandwidth, &Measured::Streamed(ours), &theirs);
+        let row = row(Metric::Bandwidth, 1024, &Measured::Streamed(ours), &theirs);
         assert_eq!(row.gbit_s, Some(32.768));
         assert_eq!(row.per_s, Some(4e6));
         assert_eq!(row.cpu_ns_per_kib, Some(200.0 + 500.0));
-        assert_eq!(row.lost_bytes, None);
+        assert_eq!((row.lost_bytes, row.cpu_ns_per_message), (None, None));
+        let short = |side: Streamed| Streamed { bytes: 8 * side.messages, ..side };
+        let row = super::row(Metric::Rate, 8, &Measured::Streamed(short(ours)), &short(theirs));
+        assert_eq!((row.cpu_ns_per_kib, row.cpu_ns_per_message), (None, Some(200.0 + 500.0)));
     }
 
     #[test]
     fn idleness_is_the_busier_side() {
         let side = |cpu_ns| Streamed { elapsed_ns: 1000, cpu_ns, ..Streamed::default() };
-        let row = row(Metric::Idle, &Measured::Idle(side(5)), &side(7));
+        let row = row(Metric::Idle, 0, &Measured::Idle(side(5)), &side(7));
         assert_eq!(row.cpu_share, Some(0.007));
     }
 
@@ -298,7 +307,7 @@ mod tests {
         let of = |transfer: &[u64], both: &[u64]| {
             let measured =
                 Measured::Overlap { transfer: transfer.into(), both: both.into(), compute_ns: 200 };
-            row(Metric::Overlap, &measured, &Streamed::default())
+            row(Metric::Overlap, 64, &measured, &Streamed::default())
         };
         let half = of(&[90, 100, 500], &[250, 249, 900]);
         assert_eq!(
@@ -319,7 +328,7 @@ mod tests {
     #[test]
     fn overhead_is_send_plus_receive() {
         let measured = Measured::Overhead { send: vec![10, 20, 30], receive: vec![5, 5, 50] };
-        let row = row(Metric::Overhead, &measured, &Streamed::default());
+        let row = row(Metric::Overhead, 64, &measured, &Streamed::default());
         assert_eq!((row.send_ns, row.receive_ns, row.p50_ns), (Some(20.0), Some(5.0), Some(25.0)));
     }
 }

@@ -262,7 +262,9 @@ impl Server<'_> {
             Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
         };
         let _: Finish = control::hear(control, Some(silence_max))?;
-        control::say(control, &Reply::Done(done))?;
+        let wait = request.ours.as_ref().map_or("", |options| options.wait.as_str());
+        let side = peer.side(canonical(control.local_addr()?).ip(), wait);
+        control::say(control, &Reply::Done { did: done, side: Box::new(side) })?;
         Ok(peer.close()?)
     }
 

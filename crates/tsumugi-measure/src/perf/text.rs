@@ -5,64 +5,67 @@ use crate::report::units;
 use crate::row::{Metric, Row};
 use crate::sizes;
 
-/// One line per row, with the columns of the metric.
-pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
-    let mut columns = match metric {
-        Metric::RoundTrip => {
-            Columns::new(&["size", "min", "p50", "p99", "p99.9", "max", "round trips/s", "spread"])
-        }
-        Metric::Bandwidth => {
-            Columns::new(&["size", "bandwidth", "messages/s", "CPU per KiB", "spread", "best with"])
-        }
-        Metric::Rate => {
-            Columns::new(&["size", "messages/s", "bandwidth", "CPU per KiB", "spread", "best with"])
-        }
-        Metric::Overhead => Columns::new(&["size", "send", "receive", "sum p50", "sum p99", "spread"]),
-        Metric::Overlap => Columns::new(&["size", "overlap", "transfer", "computation", "both", "spread"]),
-        Metric::Idle => Columns::new(&["share of a core", "spread"]),
-    };
-    for row in rows {
-        let size = sizes::show(row.size_bytes);
-        let spread = row.spread.map_or(String::new(), units::percent);
-        let ns = |figure: Option<f64>| figure.map_or(String::new(), units::time);
-        let rate = row.per_s.map_or(String::new(), units::rate);
-        let bandwidth = row.gbit_s.map_or(String::new(), units::bandwidth);
-        let setting = row.setting.clone().unwrap_or_default();
-        match metric {
-            Metric::RoundTrip => columns.row(vec![
-                size,
-                ns(row.min_ns),
-                ns(row.p50_ns),
-                ns(row.p99_ns),
-                ns(row.p999_ns),
-                ns(row.max_ns),
-                rate,
-                spread,
-            ]),
-            Metric::Bandwidth => {
-                columns.row(vec![size, bandwidth, rate, ns(row.cpu_ns_per_kib), spread, setting]);
-            }
-            Metric::Rate => columns.row(vec![size, rate, bandwidth, ns(row.cpu_ns_per_kib), spread, setting]),
-            Metric::Overhead => columns.row(vec![
-                size,
-                ns(row.send_ns),
-                ns(row.receive_ns),
-                ns(row.p50_ns),
-                ns(row.p99_ns),
-                spread,
-            ]),
-            Metric::Overlap => columns.row(vec![
-                size,
-                row.overlap.map_or(String::new(), units::percent),
-                ns(row.transfer_ns),
-                ns(row.compute_ns),
-                ns(row.both_ns),
-                spread,
-            ]),
-            Metric::Idle => columns.row(vec![row.cpu_share.map_or(String::new(), units::percent), spread]),
-        }
+/// A column: its heading, and what it says of a row.
+type Column = (&'static str, fn(&Row) -> Option<String>);
+
+const SIZE: Column = ("size", |row| Some(sizes::show(row.size_bytes)));
+const RATE: Column = ("messages/s", |row| row.per_s.map(units::rate));
+const BANDWIDTH: Column = ("bandwidth", |row| row.gbit_s.map(units::bandwidth));
+const SPREAD: Column = ("spread", |row| row.spread.map(units::percent));
+const LOST: Column = ("lost", |row| row.lost_bytes.map(sizes::show));
+/// Of long messages, and of short ones; what the transport was best with.
+const REST: [Column; 5] = [
+    ("CPU per KiB", |row| row.cpu_ns_per_kib.map(units::time)),
+    ("CPU per message", |row| row.cpu_ns_per_message.map(units::time)),
+    SPREAD,
+    LOST,
+    ("best with", |row| row.setting.clone()),
+];
+
+fn columns(metric: Metric) -> Vec<Column> {
+    match metric {
+        Metric::RoundTrip => vec![
+            SIZE,
+            ("min", |row| row.min_ns.map(units::time)),
+            ("p50", |row| row.p50_ns.map(units::time)),
+            ("p99", |row| row.p99_ns.map(units::time)),
+            ("p99.9", |row| row.p999_ns.map(units::time)),
+            ("max", |row| row.max_ns.map(units::time)),
+            ("round trips/s", RATE.1),
+            SPREAD,
+            LOST,
+        ],
+        Metric::Bandwidth => [&[SIZE, BANDWIDTH, RATE][..], &REST].concat(),
+        Metric::Rate => [&[SIZE, RATE, BANDWIDTH][..], &REST].concat(),
+        Metric::Overhead => vec![
+            SIZE,
+            ("send", |row| row.send_ns.map(units::time)),
+            ("receive", |row| row.receive_ns.map(units::time)),
+            ("sum p50", |row| row.p50_ns.map(units::time)),
+            ("sum p99", |row| row.p99_ns.map(units::time)),
+            SPREAD,
+        ],
+        Metric::Overlap => vec![
+            SIZE,
+            ("overlap", |row| row.overlap.map(units::percent)),
+            ("transfer", |row| row.transfer_ns.map(units::time)),
+            ("computation", |row| row.compute_ns.map(units::time)),
+            ("both", |row| row.both_ns.map(units::time)),
+            SPREAD,
+        ],
+        Metric::Idle => vec![("share of a core", |row| row.cpu_share.map(units::percent)), SPREAD],
     }
-    columns.to_string() + &paths(rows)
+}
+
+/// One line per row, with those columns of the metric that have figures.
+pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
+    let columns = columns(metric);
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let mut table = Columns::new(&headings);
+    for row in rows {
+        table.row(columns.iter().map(|(_, cell)| cell(row).unwrap_or_default()).collect());
+    }
+    table.to_string() + &paths(rows)
 }
 
 /// What the paths of the last row carried, if there were several.
@@ -108,10 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_are_missing_leave_their_place_empty() {
+    fn columns_without_figures_are_left_out() {
         let row =
             Row { metric: Metric::Bandwidth, size_bytes: 1 << 20, gbit_s: Some(24.0), ..Row::default() };
-        let text = table(Metric::Bandwidth, &[row]);
-        assert!(text.lines().nth(1).is_some_and(|line| line.contains("24.0 Gb/s")), "{text}");
+        let text = table(Metric::Bandwidth, std::slice::from_ref(&row));
+        assert_eq!(text, "size   bandwidth\n1 MiB  24.0 Gb/s\n");
+        // Another row has more to say.
+        let short = Row { size_bytes: 8, cpu_ns_per_message: Some(90.0), ..row.clone() };
+        let text = table(Metric::Bandwidth, &[row, short]);
+        assert_eq!(
+            text,
+            "size   bandwidth  CPU per message\n1 MiB  24.0 Gb/s\n8 B    24.0 Gb/s          90.0 ns\n"
+        );
     }
 }

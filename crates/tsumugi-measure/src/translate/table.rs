@@ -36,16 +36,17 @@ fn cell(figure: &Figure) -> String {
 
 fn stopped(stopped: &Stopped) -> String {
     format!(
-        "written without a pause: {} while the process runs, {} while it is stopped: {:.2}\n",
+        "written without a pause: {} while the process runs, {} while it is stopped: {}\n",
         units::bandwidth(stopped.running_gbit_s),
         units::bandwidth(stopped.stopped_gbit_s),
-        stopped.ratio
+        stopped.better.told(stopped.ratio)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ratio::Better;
 
     #[test]
     fn a_line_for_each_length_and_a_column_for_each_number_of_translations() {
@@ -63,13 +64,18 @@ mod tests {
                 figure(1, 4, 3000.0),
                 figure(15, 4, 81_000.0),
             ],
-            stopped: Some(Stopped { running_gbit_s: 10.0, stopped_gbit_s: 9.5, ratio: 0.95 }),
+            stopped: Some(Stopped {
+                running_gbit_s: 10.0,
+                stopped_gbit_s: 9.5,
+                ratio: 0.95,
+                better: Better::Higher,
+            }),
         };
         let text = page(&report);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("no translation") && lines[1].ends_with("4 translations"), "{text}");
         assert!(lines[2].starts_with('1') && lines[2].contains("100 %"), "{text}");
         assert!(lines[3].starts_with("15") && !lines[3].contains("100 %"), "{text}");
-        assert!(text.ends_with("while it is stopped: 0.95\n"), "{text}");
+        assert!(text.ends_with("while it is stopped: 0.95 × (higher is better)\n"), "{text}");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tsumugi::{Config, Endpoint, ReceiveChoice, ReceiveError, Replacement, Rights, Wait};
 
+use crate::conditions::Side;
 use crate::cpu::{Cpus, pin};
 use crate::output;
 use tsumugi_lab::interrupt::interrupted;
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &TargetOptions) -> crate::CommandResult {
     let region = remote.window(options.pages as usize * 4096)?;
     let registration = remote.register(&region.all(), Rights::WRITE)?;
     let target = registration.target();
-    output::line(format_args!("{} {} {}", endpoint.port(), target.key, target.address))?;
+    let side = serde_json::to_string(&Side::of(&endpoint, wait))?;
+    output::line(format_args!("{} {} {} {side}", endpoint.port(), target.key, target.address))?;
     while !interrupted() {
         match channel.receive_timeout(LOOK_UP) {
             Ok(question) => {

@@ -13,6 +13,7 @@ use tsumugi::{
 };
 
 use super::target::CHANNEL;
+use crate::conditions::{Side, Told};
 use crate::cpu::{Cpus, machine_ns, pin};
 use crate::output::{self, EXIT_INTERRUPTED};
 use crate::statistics::median;
@@ -95,10 +96,12 @@ pub(crate) fn run(options: &WriterOptions) -> crate::CommandResult {
     let mut writer = Writer { channel, endpoint, peer, there };
     let time = Duration::from_secs_f64(options.time);
     let said = if options.steadily {
-        serde_json::to_string(&writer.write_steadily(options.pages[0], time)?)?
+        let found = writer.write_steadily(options.pages[0], time)?;
+        serde_json::to_string(&Told { side: Side::of(&writer.endpoint, Wait::Spin), found })?
     } else {
         let figures = options.pages.iter().map(|&pages| writer.write(pages, time));
-        serde_json::to_string(&figures.collect::<Result<Vec<Written>, _>>()?)?
+        let found = figures.collect::<Result<Vec<Written>, _>>()?;
+        serde_json::to_string(&Told { side: Side::of(&writer.endpoint, Wait::Spin), found })?
     };
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));

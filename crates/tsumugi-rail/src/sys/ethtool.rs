@@ -28,6 +28,13 @@ const TAKE_VLAN_TAGS: u32 = 1 << 8;
 /// Whether frames that come in are joined to longer ones (GRO).
 const GET_JOINING: u32 = 0x2b;
 const SET_JOINING: u32 = 0x2c;
+/// What a NIC does for the network stack, by the names of `ethtool -K`.
+const GET_OFFLOADS: [(u32, &str); 5] =
+    [(0x1e, "tso"), (0x23, "gso"), (GET_JOINING, "gro"), (0x16, "tx"), (0x14, "rx")];
+/// linux/ethtool.h: the command that names the driver, where its name is in the answer, and the answer's bytes.
+const GET_DRIVER: u32 = 3;
+const DRIVER_AT: usize = 4;
+const DRIVER_INFO_BYTES: usize = 196;
 
 /// Whether the driver of a NIC takes the VLAN tag out of frames that come in, and hands it over beside them.
 pub(crate) fn takes_vlan_tags(nic: &str) -> io::Result<bool> {
@@ -48,6 +55,22 @@ pub(crate) fn joins_frames(nic: &str) -> io::Result<bool> {
 /// Has frames that come in by a NIC joined to longer ones, or not.
 pub(crate) fn join_frames(nic: &str, join: bool) -> io::Result<()> {
     value_set(nic, SET_JOINING, u32::from(join))
+}
+
+/// What a NIC does for the network stack.
+pub(crate) fn offloads(nic: &str) -> Vec<&'static str> {
+    let is_on = |command: u32| value(nic, command).is_ok_and(|value| value != 0);
+    GET_OFFLOADS.into_iter().filter(|(command, _)| is_on(*command)).map(|(_, name)| name).collect()
+}
+
+/// The driver of a NIC.
+pub(crate) fn driver(nic: &str) -> io::Result<String> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let mut info = [0u64; DRIVER_INFO_BYTES.div_ceil(size_of::<u64>())];
+    info[0] = words(GET_DRIVER, 0);
+    ask(&socket, &CString::new(nic)?, &mut info)?;
+    let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).skip(DRIVER_AT).collect();
+    Ok(text(&bytes[..STRING_BYTES]))
 }
 
 /// What a command that reads one number reads.
@@ -126,11 +149,13 @@ fn strings(socket: &OwnedFd, nic: &CStr, set: u32) -> io::Result<Vec<String>> {
     strings[0] = words(GET_STRINGS, set);
     ask(socket, nic, &mut strings)?;
     let bytes: Vec<u8> = strings.iter().flat_map(|word| word.to_ne_bytes()).skip(12).collect();
-    let name = |string: &[u8]| {
-        let text = CStr::from_bytes_until_nul(string).map(CStr::to_string_lossy);
-        text.map_or_else(|_| String::from_utf8_lossy(string).into_owned(), |text| text.into_owned())
-    };
-    Ok(bytes.chunks_exact(STRING_BYTES).take(count).map(name).collect())
+    Ok(bytes.chunks_exact(STRING_BYTES).take(count).map(text).collect())
+}
+
+/// A string of a fixed length, which ends in 0 unless it has all of that length.
+fn text(string: &[u8]) -> String {
+    let text = CStr::from_bytes_until_nul(string).map(CStr::to_string_lossy);
+    text.map_or_else(|_| String::from_utf8_lossy(string).into_owned(), |text| text.into_owned())
 }
 
 /// A word of two halves, as they lie in memory.

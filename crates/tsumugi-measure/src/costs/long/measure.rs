@@ -16,7 +16,7 @@ use super::super::wires::{MTU_BYTES, lab};
 use super::bare::Bare;
 use super::parts::{LongCosts, Round};
 use super::talk::{Sample, Talker};
-use super::{CostsError, PATIENCE};
+use super::{CostsError, PATIENCE, Sides};
 use crate::cpu::{Cpus, allowed, pin};
 
 /// Round trips of one conversation.
@@ -40,6 +40,7 @@ enum Word {
 pub(super) fn measure(
     rounds: u32,
     sizes: &[u64],
+    sides: &Sides,
     mut progress: impl FnMut(u32, &str) + Send,
 ) -> Result<Vec<LongCosts>, CostsError> {
     let [first, second, ..] = allowed().0[..] else { return Err(CostsError::OneCpu) };
@@ -48,9 +49,9 @@ pub(super) fn measure(
     let (words, said) = channel();
     thread::scope(|scope| {
         // Each has its end of the channel for itself: when one ends, the other notices.
-        let there = scope.spawn(move || answer(lab, second, rounds, sizes, &words));
+        let there = scope.spawn(move || answer(lab, second, rounds, sizes, sides, &words));
         let progress = &mut progress;
-        let here = scope.spawn(move || ask(lab, first, rounds, sizes, &said, progress));
+        let here = scope.spawn(move || ask(lab, first, rounds, sizes, sides, &said, progress));
         let asked = here.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let answered = there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (asked, answered) {
@@ -77,7 +78,14 @@ fn udp([here, there]: [IpAddr; 2]) -> Result<Bare, CostsError> {
 }
 
 /// The thread in node 1.
-fn answer(lab: &Lab, cpu: usize, rounds: u32, sizes: &[u64], words: &Sender<Word>) -> Result<(), CostsError> {
+fn answer(
+    lab: &Lab,
+    cpu: usize,
+    rounds: u32,
+    sizes: &[u64],
+    sides: &Sides,
+    words: &Sender<Word>,
+) -> Result<(), CostsError> {
     let addresses = enter(lab, 1, cpu)?;
     let say = |word| words.send(word).map_err(|_| CostsError::Gone);
     let mut udp = udp(addresses)?;
@@ -89,6 +97,7 @@ fn answer(lab: &Lab, cpu: usize, rounds: u32, sizes: &[u64], words: &Sender<Word
     let mut talkers = Vec::new();
     for size in sizes {
         let talker = Talker::open(addresses[0], *size as usize)?;
+        sides.add(1, talker.endpoint());
         say(Word::Port(talker.port()))?;
         talker.answer(ROUND_TRIPS)?;
         talkers.push(talker);
@@ -112,6 +121,7 @@ fn ask(
     cpu: usize,
     rounds: u32,
     sizes: &[u64],
+    sides: &Sides,
     said: &Receiver<Word>,
     progress: &mut (impl FnMut(u32, &str) + Send),
 ) -> Result<Vec<LongCosts>, CostsError> {
@@ -125,6 +135,7 @@ fn ask(
     for size in sizes {
         let Word::Port(port) = hear()? else { return Err(CostsError::Gone) };
         let talker = Talker::open(addresses[0], *size as usize)?;
+        sides.add(0, talker.endpoint());
         let peer = talker.add_peer(SocketAddr::new(addresses[1], port))?;
         // The first conversation warms everything up, and opens the window.
         talker.ask(peer, ROUND_TRIPS)?;

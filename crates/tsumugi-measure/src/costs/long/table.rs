@@ -30,7 +30,8 @@ pub(crate) fn page(report: &Report, machine: &Machine) -> String {
     row("bare TCP", &|costs| units::time(costs.tcp.ns / 2.0));
     let remarks: String = remarks(report).iter().map(|remark| format!("{remark}\n")).collect();
     format!(
-        "Cost of a message on its way over sockets, part by part\n{columns}{remarks}{}; load average {:.1} before\n",
+        "{}\nCost of a message on its way over sockets, part by part\n{columns}{remarks}{}; load average {:.1} before\n",
+        report.measured.header(),
         machine.line(),
         machine.load_average
     )
@@ -65,6 +66,7 @@ fn remarks(report: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conditions::Conditions;
     use crate::costs::long::parts::Round;
 
     #[test]
@@ -79,7 +81,7 @@ mod tests {
             tcp: 9000.0,
         };
         let sizes = vec![LongCosts::of(4096, &[round(11_000.0)]), LongCosts::of(65536, &[round(20_000.0)])];
-        let page = page(&Report { sizes }, &Machine::here());
+        let page = page(&Report { sizes, measured: Conditions::default() }, &Machine::here());
         let line =
             |start: &str| page.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
         assert!(line("part").contains("4 KiB") && line("part").contains("64 KiB"), "{page}");

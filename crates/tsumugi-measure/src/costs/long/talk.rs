@@ -136,6 +136,10 @@ impl Talker {
         Ok(Talker { channel, endpoint, spans, message: Staging::new(bytes, 0x5a) })
     }
 
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     pub(super) fn port(&self) -> u16 {
         self.endpoint.port()
     }

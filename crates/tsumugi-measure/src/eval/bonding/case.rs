@@ -82,8 +82,7 @@ impl FromStr for Case {
             let (matrix, rate) = text.split_once('@')?;
             let (senders, nics) = matrix.split_once('x')?;
             let (senders, nics) = (senders.parse().ok()?, nics.parse().ok()?);
-            let rate = rate.strip_suffix("bit").unwrap_or(rate);
-            let rate = format!("{rate}bit").parse().ok()?;
+            let rate = rate.parse().ok()?;
             let possible = (1..=SENDERS_MAX).contains(&senders) && (1..=NICS_MAX).contains(&nics);
             possible.then_some(Case { senders, nics, rate, is_uneven: false })
         };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::conditions::Side;
 use crate::row::PathRow;
 
 /// Bytes of a message: P2's `send()` of 1 kB.
@@ -26,6 +27,9 @@ pub(crate) struct Sent {
     pub(crate) send: String,
     /// Of each flow.
     pub(crate) flows: Vec<SentFlow>,
+    /// By what.
+    #[serde(default)]
+    pub(crate) side: Side,
 }
 
 /// What the sender tells of a flow, of the part of the run in which every flow sends.
@@ -46,6 +50,9 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u64>,
     /// CPU time of the process by the end of each bucket, ns.
     pub(crate) cpu_ns: Vec<u64>,
+    /// By what.
+    #[serde(default)]
+    pub(crate) side: Side,
 }
 
 impl Received {
@@ -93,7 +100,8 @@ mod tests {
 
     #[test]
     fn what_arrived_is_seen_from_the_senders_beginning() {
-        let received = Received { begin: 12, bytes: vec![5, 6, 7], cpu_ns: vec![10, 30, 60] };
+        let (bytes, cpu_ns) = (vec![5, 6, 7], vec![10, 30, 60]);
+        let received = Received { begin: 12, bytes, cpu_ns, side: Side::default() };
         assert_eq!(received.bytes_since(10), [0, 0, 5, 6, 7]);
         assert_eq!(received.bytes_since(13), [6, 7]);
         assert!(received.bytes_since(99).is_empty());
@@ -109,7 +117,7 @@ mod tests {
         for (bucket, bytes, cpu_ns) in [(70, 10, 1), (70, 10, 2), (71, 5, 3), (74, 1, 4)] {
             received.count(bucket, bytes, || cpu_ns);
         }
-        let Received { begin, bytes, cpu_ns } = received;
+        let Received { begin, bytes, cpu_ns, .. } = received;
         assert_eq!((begin, bytes, cpu_ns), (70, vec![20, 5, 0, 0, 1], vec![1, 3, 4, 4, 4]));
     }
 }

@@ -169,6 +169,7 @@ fn method(evaluation: &Evaluation) -> String {
 mod tests {
     use super::super::results::samples;
     use super::*;
+    use crate::conditions::Conditions;
     use crate::machine::Machine;
     use crate::report::style::inks;
     use tsumugi::Policy;
@@ -182,7 +183,7 @@ mod tests {
             );
         }
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
-        page(&Evaluation::new(Case::ALL.to_vec(), rows, machine))
+        page(&Evaluation::new(Case::ALL.to_vec(), rows, Conditions::default(), machine))
     }
 
     #[test]
@@ -219,7 +220,12 @@ mod tests {
     fn without_cpu_use_there_is_no_figure_9() {
         let mut run = samples::run(Case::ALL[0], Policy::Tlb, &[1_000_000; 2]);
         run.cpu_ns = None;
-        let page = page(&Evaluation::new(vec![Case::ALL[0]], vec![run.row()], Machine::default()));
+        let page = page(&Evaluation::new(
+            vec![Case::ALL[0]],
+            vec![run.row()],
+            Conditions::default(),
+            Machine::default(),
+        ));
         assert!(!page.contains("Figure 9") && !page.contains("Figure 10") && page.contains("Figure 8"));
     }
 }

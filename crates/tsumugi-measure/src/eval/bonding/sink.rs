@@ -9,6 +9,7 @@ use tsumugi::{Channel, Config, Endpoint, Policy, ReceiveChoice, ReceiveError};
 
 use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received};
 use super::tcp;
+use crate::conditions::Side;
 use crate::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::output::{self, EXIT_INTERRUPTED};
 use tsumugi_lab::interrupt::interrupted;
@@ -49,6 +50,7 @@ fn receive(
     tell_port: impl FnOnce(u16) -> io::Result<()>,
 ) -> Result<Received, Box<dyn std::error::Error>> {
     let config = Config::default().policy(Some(policy)).receive(ReceiveChoice::Socket);
+    let wait = config.wait;
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(CHANNEL)?;
     tell_port(endpoint.port())?;
@@ -57,6 +59,7 @@ fn receive(
     while !has_ended && !interrupted() {
         has_ended = take(&mut channel, &mut received)?;
     }
+    received.side = Side::of(&endpoint, wait);
     drop(channel);
     endpoint.close()?;
     Ok(received)

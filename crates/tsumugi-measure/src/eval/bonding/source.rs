@@ -14,6 +14,7 @@ use tsumugi::{Channel, Config, Endpoint, PeerId, Policy, ReceiveChoice, ReceiveE
 
 use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow};
 use super::tcp;
+use crate::conditions::Side;
 use crate::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::output::{self, EXIT_INTERRUPTED};
 use crate::row::PathRow;
@@ -73,6 +74,7 @@ pub(crate) fn run(options: &SourceOptions) -> crate::CommandResult {
 fn send(policy: Policy, options: &SourceOptions) -> Result<Sent, Box<dyn std::error::Error>> {
     let config =
         Config::default().policy(Some(Policy::Adaptive)).receive(ReceiveChoice::Socket).accept_unknown(false);
+    let wait = config.wait;
     let endpoint = Endpoint::open(config)?;
     let channel = endpoint.channel(CHANNEL)?;
     let peers = options.to.iter().map(|to| endpoint.add_peer(*to));
@@ -94,10 +96,10 @@ fn send(policy: Policy, options: &SourceOptions) -> Result<Sent, Box<dyn std::er
     for &peer in &source.peers {
         source.channel.send(peer, &[END])?;
     }
-    let send_path = endpoint.send_path().to_owned();
+    let side = Side::of(&endpoint, wait);
     drop(source);
     endpoint.close()?;
-    Ok(Sent { begin, cpu_ns, send: send_path, flows })
+    Ok(Sent { begin, cpu_ns, send: side.send.join(","), flows, side })
 }
 
 /// A flow to each of several receivers.

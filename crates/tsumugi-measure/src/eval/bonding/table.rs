@@ -12,7 +12,7 @@ use crate::report::units;
 
 /// The whole page.
 pub(super) fn text(evaluation: &Evaluation) -> String {
-    let mut page = String::new();
+    let mut page = evaluation.measured.header() + "\n";
     for case in evaluation.cases() {
         let (header, rows) = section(evaluation, case);
         let mut columns = Columns::new(&header);

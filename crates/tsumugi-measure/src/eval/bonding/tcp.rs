@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::flow::{BUCKET_NS, MESSAGE_BYTES, Received, Sent, SentFlow};
+use crate::conditions::Side;
 use crate::cpu::{machine_ns, process_cpu_time};
 
 /// Takes one connection to its end.
@@ -17,7 +18,7 @@ pub(super) fn sink(tell_port: impl FnOnce(u16) -> io::Result<()>) -> io::Result<
     let mut piece = vec![0; 64 << 10];
     loop {
         match stream.read(&mut piece)? {
-            0 => return Ok(received),
+            0 => return Ok(Received { side: Side::here(), ..received }),
             count => received
                 .count(machine_ns() / BUCKET_NS, count as u64, || process_cpu_time().as_nanos() as u64),
         }
@@ -47,7 +48,7 @@ pub(super) fn source(to: &[SocketAddr], alone_s: f64, time_s: f64) -> io::Result
             Ok(SentFlow { messages, paths: Vec::new() })
         });
         let flows = sent.collect::<io::Result<Vec<SentFlow>>>()?;
-        Ok(Sent { begin, cpu_ns, send: "tcp".to_owned(), flows })
+        Ok(Sent { begin, cpu_ns, send: "tcp".to_owned(), flows, side: Side::here() })
     })
 }
 

@@ -1,5 +1,6 @@
 //! Where a case is measured: a lab of two nodes, with as many NICs of the case's rate in each.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use tsumugi::Policy;
@@ -11,6 +12,7 @@ use super::flow::{Received, Sent};
 use super::kernel;
 use super::results::Run;
 use super::{EvalError, LAB_STEM};
+use crate::conditions::Conditions;
 use crate::cpu;
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::interrupt::interrupted;
@@ -25,16 +27,17 @@ const SENDING: usize = 0;
 const RECEIVING: usize = 1;
 
 /// The lab of a case; removed when dropped.
-pub(super) struct Testbed {
+pub(super) struct Testbed<'m> {
     case: Case,
     lab: LabGuard,
+    measured: &'m RefCell<Conditions>,
 }
 
-impl Testbed {
-    pub(super) fn make(case: Case) -> Result<Testbed, EvalError> {
+impl Testbed<'_> {
+    pub(super) fn make(case: Case, measured: &RefCell<Conditions>) -> Result<Testbed<'_>, EvalError> {
         let spec = Spec { nics: case.nics, rate: Some(case.rate), ..Spec::unique(LAB_STEM) };
         match Lab::up_watched(&spec, &mut |_| !interrupted()) {
-            Ok(lab) => Ok(Testbed { case, lab: lab.guarded() }),
+            Ok(lab) => Ok(Testbed { case, lab: lab.guarded(), measured }),
             Err(_) if interrupted() => Err(EvalError::Interrupted),
             Err(error) => Err(error.into()),
         }
@@ -91,6 +94,8 @@ impl Testbed {
         let sent: Sent = source.json(limit)?;
         let received = sinks.into_iter().map(|sink| sink.json(BEGIN_MAX));
         let received = received.collect::<Result<Vec<Received>, ChildError>>()?;
+        self.measured.borrow_mut().add([&sent.side]);
+        received.iter().for_each(|it| self.measured.borrow_mut().add([&sent.side, &it.side]));
         Ok(run(self.case, contender, times_s, &sent, &received))
     }
 }

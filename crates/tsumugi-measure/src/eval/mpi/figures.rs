@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Carrier;
+use crate::ratio::Better;
 use crate::row::rounded;
 use crate::statistics::{OverRounds, median};
 
@@ -38,6 +39,8 @@ pub struct FigureRow {
     pub over_ucx: Option<f64>,
     /// In each round.
     pub values: Vec<f64>,
+    /// Which ratios, and values, are better.
+    pub better: Better,
     /// How many rounds the medians are over.
     pub rounds: u32,
     /// (largest − smallest) / median of the values.
@@ -48,12 +51,12 @@ impl FigureRow {
     /// Whether less is better.
     #[must_use]
     pub fn is_time(&self) -> bool {
-        is_time(&self.unit)
+        self.better == Better::Lower
     }
 }
 
-fn is_time(unit: &str) -> bool {
-    unit == "us" || unit == "s"
+fn better(unit: &str) -> Better {
+    if matches!(unit, "us" | "s") { Better::Lower } else { Better::Higher }
 }
 
 /// One figure of one job.
@@ -126,8 +129,20 @@ impl Measured {
                 .filter(|_| other != over && unit != "ratio")
         };
         let (over_tcp, over_ucx) = (ratio(Carrier::Tcp), ratio(Carrier::Ucx));
-        let spread = rounded(spread);
-        Some(FigureRow { key: key.clone(), over, value, unit, over_tcp, over_ucx, values, rounds, spread })
+        let spread = rounded(spread.unwrap_or(0.0));
+        let better = better(&unit);
+        Some(FigureRow {
+            key: key.clone(),
+            over,
+            value,
+            unit,
+            better,
+            over_tcp,
+            over_ucx,
+            values,
+            rounds,
+            spread,
+        })
     }
 }
 

@@ -16,6 +16,17 @@ impl Task {
         Task { program, arguments, nodes, is_floor: false }
     }
 
+    /// How long its figures take, about, where each takes so many seconds.
+    pub(super) fn seconds(&self, figure_s: f64) -> f64 {
+        let of = |name: &str| {
+            let at = self.arguments.iter().position(|word| word == name)?;
+            Some(self.arguments.get(at + 1)?.split(',').count())
+        };
+        let sizes = of("--size").unwrap_or(1);
+        let operations = if self.program == "collectives" { of("--only").unwrap_or(8) } else { 1 };
+        (sizes * operations) as f64 * figure_s
+    }
+
     /// As it is shown.
     pub(super) fn text(&self) -> String {
         format!("{} on {} nodes", self.program, self.nodes)
@@ -91,5 +102,7 @@ mod tests {
         assert_eq!((nodes("collectives"), nodes("is")), (vec![2, 4], vec![1, 2, 4]));
         assert_eq!(tasks.iter().filter(|task| task.is_floor).count(), 2);
         assert!(nodes("message_rate") == [4]);
+        let collectives = tasks.iter().find(|task| task.program == "collectives").unwrap();
+        assert_eq!(collectives.seconds(0.5), 3.0 * 8.0 * 0.5);
     }
 }

@@ -6,8 +6,8 @@ use super::figures::FigureRow;
 use super::show::value;
 use super::{Carrier, Evaluation, floor, summary};
 use crate::machine::utc;
+use crate::ratio;
 use crate::report::columns::Columns;
-use crate::report::units;
 use crate::sizes;
 
 /// All of it.
@@ -77,7 +77,7 @@ pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
             let row = of_key().find(|row| row.over == over);
             cells.push(row.map_or(String::new(), value));
             if has_ratio && over != Carrier::Tcp {
-                cells.push(row.and_then(|row| row.over_tcp).map_or(String::new(), units::three_digits));
+                cells.push(ratio::or_empty(row.and_then(|row| row.over_tcp)));
             }
         }
         let (title, header) = (title(evaluation, first), header(&ways, has_ratio));
@@ -91,10 +91,7 @@ pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
 
 fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
     let nodes = row.key.ranks;
-    let better = match row.unit.as_str() {
-        "us" | "s" => "less is better",
-        _ => "more is better",
-    };
+    let better = row.better;
     let what = match row.key.figure.as_str() {
         "bandwidth_both_ways" => "bandwidth, both ways together".to_owned(),
         "message_rate" => "messages a second of all pairs".to_owned(),

@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tsumugi::remote::Registration;
-use tsumugi::{Channel, Endpoint, Message, PeerId, ReceiveError, Region, Remote, Rights, SendError, Target};
+use tsumugi::{
+    Channel, Endpoint, Message, PeerId, ReceiveError, Region, Remote, Report, Rights, SendError, Target,
+};
 
-use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, failed, moved, paths, receive_failed, receive_path};
+use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, failed, moved, paths, receive_failed};
 use crate::cpu::process_cpu_time;
 use crate::peers::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::row::PathRow;
@@ -134,12 +136,8 @@ impl Written {
 }
 
 impl Peer for Written {
-    fn send_path(&self) -> Option<&'static str> {
-        Some(self.endpoint.send_path())
-    }
-
-    fn receive_path(&self) -> Option<&'static str> {
-        Some(receive_path(&self.endpoint))
+    fn report(&self) -> Option<Report> {
+        Some(self.endpoint.report())
     }
 
     fn paths(&self) -> Vec<PathRow> {

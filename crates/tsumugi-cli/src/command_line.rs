@@ -1,0 +1,105 @@
+//! How the commands read their command lines.
+
+use clap::{Command, CommandFactory, FromArgMatches};
+
+/// The version, with the commit that it is built from where that is known.
+pub(crate) const VERSION: &str = env!("TSUMUGI_VERSION");
+
+/// Reads this process's command line; wrong usage ends it with 2.
+pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> C {
+    let matches = command::<C>().get_matches();
+    C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The command whose options take negative numbers, so that who knows what is expected says what is wrong with them.
+fn command<C: CommandFactory>() -> Command {
+    with_negative_numbers(C::command())
+}
+
+fn with_negative_numbers(command: Command) -> Command {
+    let is_option = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
+    let takes = |arg: clap::Arg| if is_option(&arg) { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::{ContextKind, ErrorKind};
+
+    /// Calls `look` with every command that people type, and the words that lead to it.
+    fn walk(command: &Command, words: &mut Vec<String>, look: &mut dyn FnMut(&Command, &[String])) {
+        words.push(command.get_name().to_owned());
+        look(command, words);
+        for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+            walk(subcommand, words, look);
+        }
+        words.pop();
+    }
+
+    fn every_command(look: &mut dyn FnMut(&Command, &[String])) {
+        for command in [command::<crate::Arguments>(), command::<crate::mpiexec::Arguments>()] {
+            walk(&command, &mut Vec::new(), look);
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_refused_by_who_knows_what_is_expected() {
+        let mut numeric = 0;
+        every_command(&mut |command, words| {
+            let options = command.get_arguments().filter(|arg| arg.get_action().takes_values());
+            for option in options.filter_map(|arg| Some(format!("--{}", arg.get_long()?))) {
+                let mut whole = match words[0].as_str() {
+                    "tsumugi" => super::command::<crate::Arguments>(),
+                    _ => super::command::<crate::mpiexec::Arguments>(),
+                };
+                let mut refused = |value: &str| {
+                    let line = words.iter().map(String::as_str).chain([option.as_str(), value]);
+                    let error = whole.try_get_matches_from_mut(line).err()?;
+                    let is_of_value =
+                        matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue);
+                    assert_ne!(
+                        error.kind(),
+                        ErrorKind::UnknownArgument,
+                        "{words:?} {option} {value}: {error}"
+                    );
+                    assert!(!is_of_value || error.get(ContextKind::InvalidArg).is_some(), "{error}");
+                    is_of_value.then(|| error.to_string())
+                };
+                let is_number =
+                    ["1", "2", "256", "1500", "1M", "1%"].iter().any(|value| refused(value).is_none());
+                if !is_number || refused("word").is_none() {
+                    continue;
+                }
+                numeric += 1;
+                let said = refused("-1").unwrap_or_else(|| panic!("{words:?} {option} takes -1"));
+                assert!(said.contains(&option) && said.contains("-1"), "{words:?} {option}: {said}");
+                assert!(!said.contains("invalid digit"), "{words:?} {option}: {said}");
+            }
+        });
+        assert!(numeric > 60, "{numeric} options with numbers");
+    }
+
+    #[test]
+    fn every_help_is_about_its_command() {
+        every_command(&mut |command, words| {
+            let help = command.clone().render_long_help().to_string();
+            let name = words.join(" ");
+            // Examples are of this command, unless it is one of several.
+            if command.has_subcommands() || !words.iter().any(|word| word == "perf" || word == "eval") {
+                return;
+            }
+            let examples = help.lines().filter(|line| line.starts_with("  ") && line.contains("tsumugi "));
+            let is_called = |line: &&str| line.contains("tsumugi perf ") || line.contains("tsumugi eval ");
+            for line in examples.filter(is_called).filter(|line| !line.contains('`')) {
+                assert!(line.contains(&format!("{name} ")) || line.ends_with(&name), "{name}: {line}");
+            }
+            assert!(help.contains("Examples:"), "{name}");
+        });
+    }
+
+    #[test]
+    fn the_version_begins_with_the_packages() {
+        assert!(VERSION.starts_with(env!("CARGO_PKG_VERSION")), "{VERSION}");
+    }
+}
