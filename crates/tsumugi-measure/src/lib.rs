@@ -29,6 +29,8 @@ mod own_lab;
 mod peers;
 pub mod perf;
 pub mod report;
+#[cfg(test)]
+mod reports_in_browser;
 pub mod row;
 mod sizes;
 pub mod statistics;

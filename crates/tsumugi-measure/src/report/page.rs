@@ -1,59 +1,127 @@
-//! A report: one HTML file that loads nothing from anywhere, also well-formed XML.
+//! A report: one HTML file that loads nothing from anywhere, also well-formed XML. All reports have this layout.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
 use super::columns::is_words;
+use super::html::{Figure, escaped, paragraphs};
+use super::marks;
 use super::style::STYLE;
 
-/// The whole file: a body, and the figures as JSON in an element of their own.
-pub(crate) fn document(title: &str, body: &str, data_id: &str, data: &impl Serialize) -> String {
-    // Unicode escapes: `<` and `&` in a script would end it, or break the page as XML.
-    let data = serde_json::to_string(data).unwrap_or_default();
-    let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let title = escaped(title);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>{title}</title><style>{STYLE}</style></head><body>{body}\
-         <script type=\"application/json\" id=\"{data_id}\">{data}</script></body></html>\n"
-    )
+/// What stands above the summary of every report.
+pub(crate) const SUMMARY: &str = "What Tsumugi gives on this machine";
+
+/// A report.
+pub(crate) struct Page<'a, T> {
+    pub(crate) title: &'a str,
+    /// When it was measured, and on what.
+    pub(crate) subtitle: String,
+    /// What the figures say, in words.
+    pub(crate) summary: &'a [String],
+    /// The sections, as HTML.
+    pub(crate) body: String,
+    /// The figures, which the page has as JSON in an element of this name.
+    pub(crate) data_id: &'static str,
+    pub(crate) data: &'a T,
 }
 
-/// A section of pictures, if there are any.
-pub(crate) fn section(title: &str, caption: &str, pictures: impl Iterator<Item = String>) -> String {
-    let figures: String = pictures.map(|svg| format!("<figure>{svg}</figure>")).collect();
+impl<T: Serialize> Page<'_, T> {
+    /// The whole file.
+    pub(crate) fn html(&self) -> String {
+        // Unicode escapes: `<` and `&` in a script would end it, or break the page as XML.
+        let data = serde_json::to_string(self.data).unwrap_or_default();
+        let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+        let (title, subtitle) = (escaped(self.title), escaped(&self.subtitle));
+        let summary = if self.summary.is_empty() {
+            String::new()
+        } else {
+            let said = paragraphs(self.summary);
+            format!("<section class=\"summary\"><h2>{SUMMARY}</h2>{said}</section>")
+        };
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+             <title>{title}</title><style>{STYLE}</style></head><body>{patterns}\
+             <header><h1>{title}</h1><p>{subtitle}</p></header>{summary}{body}\
+             <script type=\"application/json\" id=\"{data_id}\">{data}</script></body></html>\n",
+            patterns = marks::patterns(),
+            body = self.body,
+            data_id = self.data_id,
+        )
+    }
+}
+
+/// A section of figures, if there are any.
+pub(crate) fn section(title: &str, caption: &str, figures: impl Iterator<Item = Figure>) -> String {
+    let figures: String = figures.map(Figure::html).collect();
     if figures.is_empty() {
         return String::new();
     }
-    let (title, caption) = (escaped(title), escaped(caption));
-    format!("<section><h2>{title}</h2><p>{caption}</p><div class=\"plots\">{figures}</div></section>")
+    let caption = if caption.is_empty() { String::new() } else { paragraphs([caption]) };
+    format!("<section><h2>{}</h2>{caption}<div class=\"plots\">{figures}</div></section>", escaped(title))
 }
 
-/// A table; each row has a class.
-pub(crate) fn table_of(header: &[String], rows: impl Iterator<Item = (Vec<String>, &'static str)>) -> String {
-    let mut html = "<div class=\"scroll\"><table><thead><tr>".to_owned();
-    for cell in header {
-        let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
+/// A section of tables with their headings, below some words.
+pub(crate) fn tables(title: &str, words: &[String], tables: impl Iterator<Item = (String, Table)>) -> String {
+    let mut html = format!("<section><h2>{}</h2>{}<div class=\"tables\">", escaped(title), paragraphs(words));
+    for (heading, table) in tables {
+        let class = if table.is_wide() { " class=\"wide\"" } else { "" };
+        let heading = if heading.is_empty() { heading } else { format!("<h3>{}</h3>", escaped(&heading)) };
+        let _ = write!(html, "<div{class}>{heading}{}</div>", table.html());
     }
-    html.push_str("</tr></thead><tbody>");
-    for (cells, class) in rows {
-        let _ = write!(html, "<tr class=\"{class}\">");
-        for (heading, cell) in header.iter().zip(cells) {
-            let _ = write!(html, "<td{}>{}</td>", words(heading), escaped(&cell));
+    html + "</div></section>"
+}
+
+/// A table with a header. Where it has no room its rows become blocks, in which every cell has its heading beside it.
+pub(crate) struct Table {
+    pub(crate) header: Vec<String>,
+    /// Cells of each row, and the name of its mark if it has one.
+    pub(crate) rows: Vec<(Vec<String>, Option<&'static str>)>,
+}
+
+/// A table with more columns fills the page's width.
+const COLUMNS_NARROW: usize = 7;
+/// A table of so few has room everywhere.
+const COLUMNS_FEW: usize = 3;
+
+impl Table {
+    /// A table whose rows have no marks.
+    pub(crate) fn plain(header: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+        Table { header, rows: rows.into_iter().map(|cells| (cells, None)).collect() }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.header.len() > COLUMNS_NARROW
+    }
+
+    /// The element.
+    pub(crate) fn html(&self) -> String {
+        let many = if self.is_wide() { " many" } else { "" };
+        let stacks = if self.header.len() > COLUMNS_FEW { " class=\"stacks\"" } else { "" };
+        let mut html = format!("<div class=\"box{many}\"><table{stacks}><thead><tr>");
+        for cell in &self.header {
+            let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
         }
-        html.push_str("</tr>");
+        html.push_str("</tr></thead><tbody>");
+        for (cells, mark) in &self.rows {
+            let mark = mark.map(marks::mark);
+            html.push_str(if mark.is_some_and(marks::Mark::is_ours) {
+                "<tr class=\"ours\">"
+            } else {
+                "<tr>"
+            });
+            for (column, (heading, cell)) in self.header.iter().zip(cells).enumerate() {
+                let key = mark.filter(|_| column == 0).map_or(String::new(), marks::Mark::point_key);
+                let (words, heading, cell) = (words(heading), escaped(heading), escaped(cell));
+                let _ = write!(html, "<td{words} data-heading=\"{heading}\">{key}{cell}</td>");
+            }
+            html.push_str("</tr>");
+        }
+        html + "</tbody></table></div>"
     }
-    html.push_str("</tbody></table></div>");
-    html
 }
 
 fn words(heading: &str) -> &'static str {
     if is_words(heading) { " class=\"words\"" } else { "" }
-}
-
-/// Text for element content and attribute values.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

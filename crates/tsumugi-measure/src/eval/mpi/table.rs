@@ -23,8 +23,8 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     for failure in &evaluation.failures {
         let _ = writeln!(page, "FAILED {failure}");
     }
-    for sentence in summary::sentences(evaluation) {
-        let _ = writeln!(page, "{sentence}");
+    for paragraph in summary::paragraphs(evaluation) {
+        let _ = writeln!(page, "{paragraph}");
     }
     let machine = &evaluation.machine;
     let loss =
