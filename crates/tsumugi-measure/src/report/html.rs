@@ -5,9 +5,29 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Paragraphs of text.
+/// Paragraphs of text, in which commands stand between backticks.
 pub(crate) fn paragraphs<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
-    texts.into_iter().map(|text| format!("<p>{}</p>", escaped(text.as_ref()))).collect()
+    let paragraph = |text: T| {
+        let pieces = kept_together(text.as_ref());
+        let pieces = pieces.split('`').enumerate().map(|(number, piece)| match number % 2 {
+            0 => escaped(piece),
+            _ => format!("<code>{}</code>", escaped(piece)),
+        });
+        format!("<p>{}</p>", pieces.collect::<String>())
+    };
+    texts.into_iter().map(paragraph).collect()
+}
+
+/// Keeps a number and its unit on one line.
+fn kept_together(text: &str) -> String {
+    let mut kept = String::new();
+    for word in text.split_inclusive(' ') {
+        let number = word.trim_end_matches(' ');
+        let is_number = number.trim_start_matches('(').parse::<f64>().is_ok();
+        kept.push_str(number);
+        kept.push_str(if is_number && number != word { "\u{a0}" } else { &word[number.len()..] });
+    }
+    kept
 }
 
 /// A picture with a title, and its figures if they are shown too.
@@ -33,9 +53,21 @@ impl Figure {
         let Figure { title, picture, table } = self;
         let table = table.map(|table| format!("<details><summary>figures</summary>{table}</details>"));
         format!(
-            "<figure><figcaption>{}</figcaption>{picture}{}</figure>",
+            "<figure><div class=\"picture\"><figcaption>{}</figcaption>{picture}</div>{}</figure>",
             escaped(&title),
             table.unwrap_or_default()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_units_are_set_as_such() {
+        let html = paragraphs(["After `tsumugi up` (4.2 µs < 5 µs), 2 NICs"]);
+        let expected = "<p>After <code>tsumugi up</code> (4.2\u{a0}µs &lt; 5\u{a0}µs), 2\u{a0}NICs</p>";
+        assert_eq!(html, expected);
     }
 }

@@ -42,8 +42,8 @@ impl Quantity {
             Quantity::Number => &[("", 0)],
         };
         let mut units = names.iter().map(|&(name, exponent)| Unit { name, exponent });
-        // A thousandth below: 10⁻³ has no exact value.
-        let fits = |unit: &Unit| value >= 0.999 * 10_f64.powi(unit.exponent);
+        // A trifle below, because 10⁻³ has no exact value.
+        let fits = |unit: &Unit| value >= (1.0 - 1e-9) * 10_f64.powi(unit.exponent);
         let smallest = units.clone().next().expect("every quantity has a unit");
         units.rfind(fits).unwrap_or(smallest)
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// What Debian, and others, call it.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// How many seconds it may run.
-const SECONDS_MAX: &str = "60";
+const SECONDS_MAX: &str = "120";
 
 /// A browser; it ends when this is dropped.
 pub(super) struct Browser {
@@ -20,6 +20,13 @@ pub(super) struct Browser {
     /// Its settings, which nobody else has.
     _profile: TempDir,
     count: u64,
+}
+
+/// What a page is shown on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    Screen,
+    Print,
 }
 
 /// A page in it.
@@ -106,13 +113,13 @@ impl Page<'_> {
         self.browser.call(Some(&self.session), method, parameters)
     }
 
-    /// Shows it at a width in pixels, by day or by night, on a screen or as it is printed.
-    pub(super) fn show(&mut self, width: u32, is_dark: bool, is_printed: bool) {
+    /// Shows it at a width in pixels, by day or by night.
+    pub(super) fn show(&mut self, width: u32, is_dark: bool, medium: Medium) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
         let theme = if is_dark { "dark" } else { "light" };
         let media = json!({
-            "media": if is_printed { "print" } else { "screen" },
+            "media": if medium == Medium::Print { "print" } else { "screen" },
             "features": [{ "name": "prefers-color-scheme", "value": theme }],
         });
         self.call("Emulation.setEmulatedMedia", media);
@@ -126,19 +133,17 @@ impl Page<'_> {
         evaluated["result"]["value"].take()
     }
 
-    /// The whole page as a PNG file.
-    pub(super) fn picture(&mut self) -> Vec<u8> {
+    /// The whole page: a PNG file of a screen, a PDF file on A4 paper.
+    pub(super) fn picture(&mut self, medium: Medium) -> Vec<u8> {
+        if medium == Medium::Print {
+            let paper = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": true });
+            return data(&self.call("Page.printToPDF", paper));
+        }
         let metrics = self.call("Page.getLayoutMetrics", json!({}));
         let (width, height) = (&metrics["cssContentSize"]["width"], &metrics["cssContentSize"]["height"]);
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
         let taken = json!({ "captureBeyondViewport": true, "optimizeForSpeed": true, "clip": clip });
         data(&self.call("Page.captureScreenshot", taken))
-    }
-
-    /// The page on A4 paper, as a PDF file.
-    pub(super) fn printed(&mut self) -> Vec<u8> {
-        let paper = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": true });
-        data(&self.call("Page.printToPDF", paper))
     }
 }
 

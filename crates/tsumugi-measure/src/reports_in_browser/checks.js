@@ -20,7 +20,8 @@
       found.add(`sticks out of the page: ${name(element)}`);
     }
     if (!inPicture && element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1) {
-      found.add(`sticks out of its box: ${name(element)}`);
+      const much = element.scrollWidth - element.clientWidth;
+      found.add(`sticks out of its box by ${much} px: ${name(element)}`);
     }
   }
 

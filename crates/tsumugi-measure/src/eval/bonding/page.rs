@@ -37,7 +37,7 @@ fn figure_8(evaluation: &Evaluation) -> String {
     let caption = "Payload of all senders together. A case is senders x NICs @ rate of a NIC. P2's are TCP over Linux \
                    bonding on one Pentium 4, which at 1 Gb/s was the limit.";
     let courses = matrix(evaluation).filter_map(|case| course(evaluation, case));
-    section("Figure 8: throughput", caption, bars.into_iter().chain(courses))
+    section("Figure 8: throughput", caption, bars.into_iter()) + &section("Figure 8 over time", "", courses)
 }
 
 /// The sender's CPU use.

@@ -77,10 +77,11 @@ fn several(evaluation: &Evaluation, case: &Case) -> Option<String> {
 fn uneven(evaluation: &Evaluation, case: &Case) -> Option<String> {
     let even = |policy: Policy| {
         let row = evaluation.rows_of(case).find(|row| row.policy == Contender::Ours(policy))?;
-        Some(
-            row.even_after_s
-                .map_or("never while it was measured".to_owned(), |seconds| format!("after {seconds:.1} s")),
-        )
+        Some(match row.even_after_s {
+            None => "never while it was measured".to_owned(),
+            Some(seconds) if seconds < 0.05 => "at once".to_owned(),
+            Some(seconds) => format!("after {seconds:.1} s"),
+        })
     };
     let ours = even(Policy::default())?;
     let tlb = even(Policy::Tlb).map_or(String::new(), |tlb| format!(", by balance-tlb {tlb}"));
@@ -106,7 +107,7 @@ mod tests {
             "{paragraphs:?}"
         );
         assert!(paragraphs[1].contains("NIC of 1.00 Gb/s"), "{paragraphs:?}");
-        assert!(paragraphs[2].contains("by the default policy after 0.0 s"), "{paragraphs:?}");
+        assert!(paragraphs[2].contains("by the default policy at once"), "{paragraphs:?}");
         assert!(paragraphs[3].contains("a bond of the kernel is not among"), "{paragraphs:?}");
     }
 

@@ -32,9 +32,11 @@ pub(super) fn paragraphs(evaluation: &Evaluation) -> Vec<String> {
         (!sentences.is_empty()).then(|| sentences.join(" "))
     });
     let mut paragraphs: Vec<String> = today(evaluation).into_iter().chain(ours).collect();
-    if !evaluation.failures.is_empty() {
-        paragraphs.push(format!("{} jobs failed; their figures are missing.", evaluation.failures.len()));
-    }
+    paragraphs.extend(match evaluation.failures.len() {
+        0 => None,
+        1 => Some("A job failed; its figures are missing.".to_owned()),
+        count => Some(format!("{count} jobs failed; their figures are missing.")),
+    });
     paragraphs.extend(busy(&evaluation.machine).map(|busy| format!("{busy} {MEASURE_AGAIN}")));
     paragraphs
 }
@@ -117,13 +119,13 @@ mod tests {
             "Today, over TCP, a message of 8 B between two MPI ranks takes 24.7 µs, and messages of 4 MiB pass at",
             "which take no privileges (`tsumugi-mpiexec`) the short message would take 12.4 µs (Tsumugi is 2.00 times as fast",
             "With the XDP program on every node (`sudo tsumugi up NIC`) the short message",
-            "1 jobs failed",
+            "A job failed",
         ];
         for (paragraph, words) in paragraphs.iter().zip(words) {
             assert!(paragraph.contains(words), "{words}: {paragraph}");
         }
         assert!(paragraphs[1].contains("For short messages Tsumugi is faster; for long ones TCP is faster."));
-        assert!(paragraphs[1].contains("0 of 114 take longer than over TCP"), "{}", paragraphs[1]);
+        assert!(paragraphs[1].contains("0 of 100 take longer than over TCP"), "{}", paragraphs[1]);
         assert!(paragraphs[2].contains("Sorting integers (class A) on 2 nodes takes"), "{}", paragraphs[2]);
     }
 }
