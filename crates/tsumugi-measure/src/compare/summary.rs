@@ -284,7 +284,7 @@ mod tests {
             "Today, over TCP, the answer to a message of 64 B comes after 84.0 µs, and messages of 1 MiB pass at 37.9 Gb/s. \
              Over Tsumugi the answer would come after 4.42 µs, or after 1.69 µs once root has run `tsumugi up`, and the \
              messages would pass at 142 Gb/s. For short messages and for long ones Tsumugi is faster. Measured between nodes \
-             made of network namespaces on this machine, which share its CPUs; between hosts the figures are others."
+             made of network namespaces on this machine, which share its CPUs; separate hosts give other figures."
         );
         assert_eq!(
             paragraphs[1],

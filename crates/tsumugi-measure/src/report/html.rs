@@ -19,7 +19,7 @@ pub(crate) fn paragraphs<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> S
 }
 
 /// Keeps a number and its unit on one line.
-fn kept_together(text: &str) -> String {
+pub(super) fn kept_together(text: &str) -> String {
     let mut kept = String::new();
     for word in text.split_inclusive(' ') {
         let number = word.trim_end_matches(' ');

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::columns::is_words;
-use super::html::{Figure, escaped, paragraphs};
+use super::html::{Figure, escaped, kept_together, paragraphs};
 use super::marks;
 use super::style::STYLE;
 
@@ -82,6 +82,8 @@ pub(crate) struct Table {
 
 /// A table with more columns fills the page's width.
 const COLUMNS_NARROW: usize = 7;
+/// With more, its text is smaller on paper.
+const COLUMNS_MANY: usize = 9;
 /// A table of so few has room everywhere.
 const COLUMNS_FEW: usize = 3;
 
@@ -97,7 +99,11 @@ impl Table {
 
     /// The element.
     pub(crate) fn html(&self) -> String {
-        let many = if self.is_wide() { " many" } else { "" };
+        let many = match (self.is_wide(), self.header.len() > COLUMNS_MANY) {
+            (false, _) => "",
+            (true, false) => " many",
+            (true, true) => " many most",
+        };
         let stacks = if self.header.len() > COLUMNS_FEW { " class=\"stacks\"" } else { "" };
         let mut html = format!("<div class=\"box{many}\"><table{stacks}><thead><tr>");
         for cell in &self.header {
@@ -113,7 +119,8 @@ impl Table {
             });
             for (column, (heading, cell)) in self.header.iter().zip(cells).enumerate() {
                 let key = mark.filter(|_| column == 0).map_or(String::new(), marks::Mark::point_key);
-                let (words, heading, cell) = (words(heading), escaped(heading), escaped(cell));
+                let (words, heading, cell) =
+                    (words(heading), escaped(heading), escaped(&kept_together(cell)));
                 let _ = write!(html, "<td{words} data-heading=\"{heading}\">{key}{cell}</td>");
             }
             html.push_str("</tr>");

@@ -59,8 +59,8 @@ pub(crate) fn place(machine: &Machine) -> String {
     match machine.wire.as_str() {
         "loopback" => "Measured over the loopback of this machine.".to_owned(),
         "simulated time" => "Computed in simulated time, in which CPUs are infinitely fast.".to_owned(),
-        _ => "Measured between nodes made of network namespaces on this machine, which share its CPUs; between hosts the \
-              figures are others."
+        _ => "Measured between nodes made of network namespaces on this machine, which share its CPUs; separate hosts give \
+              other figures."
             .to_owned(),
     }
 }

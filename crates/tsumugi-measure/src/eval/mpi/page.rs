@@ -167,12 +167,24 @@ fn overlap(evaluation: &Evaluation) -> String {
 /// Everything as tables.
 fn figures(evaluation: &Evaluation) -> String {
     let how =
-        "Medians of the rounds; × is the median of the figure divided by tcp's in the same round.".to_owned();
+        "Medians of the rounds, and in brackets the median of the figure divided by tcp's in the same round.";
     let failures = evaluation.failures.iter().map(|failure| format!("FAILED {failure}"));
-    let words: Vec<String> = std::iter::once(how).chain(failures).collect();
+    let words: Vec<String> = std::iter::once(how.to_owned()).chain(failures).collect();
     let all = table::sections(evaluation).into_iter();
-    let all = all.map(|table::Section { title, header, rows }| (title, Table::plain(header, rows)));
-    tables("Figures", &words, all)
+    tables("Figures", &words, all.map(|section| (section.title.clone(), joined(&section))))
+}
+
+/// A table in which each ratio is with its figure, where also a row that became a block has it.
+fn joined(section: &table::Section) -> Table {
+    let is_ratio = |column: usize| section.header.get(column).is_some_and(|heading| heading == table::RATIO);
+    let columns: Vec<usize> = (0..section.header.len()).filter(|column| !is_ratio(*column)).collect();
+    let cell = |cells: &[String], column: usize| match cells.get(column + 1) {
+        Some(ratio) if is_ratio(column + 1) && !ratio.is_empty() => format!("{} ({ratio})", cells[column]),
+        _ => cells[column].clone(),
+    };
+    let row = |cells: &Vec<String>| columns.iter().map(|column| cell(cells, *column)).collect();
+    let header = columns.iter().map(|column| section.header[*column].clone()).collect();
+    Table::plain(header, section.rows.iter().map(row))
 }
 
 #[cfg(test)]
@@ -278,6 +290,17 @@ mod tests {
     use super::*;
     use crate::report::marks::assert_told_apart;
     use tsumugi_lab::mpi::Mpi;
+
+    #[test]
+    fn ratios_are_with_their_figures() {
+        let cells = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>();
+        let header = cells(&["size", "tcp", "UCX/tcp", table::RATIO]);
+        let rows = vec![cells(&["8 B", "4 µs", "2 µs", "0.50"]), cells(&["16 B", "4 µs", "", ""])];
+        let table = joined(&table::Section { title: String::new(), header, rows });
+        assert_eq!(table.header, ["size", "tcp", "UCX/tcp"]);
+        let rows: Vec<Vec<String>> = table.rows.into_iter().map(|(cells, _)| cells).collect();
+        assert_eq!(rows, [["8 B", "4 µs", "2 µs (0.50)"], ["16 B", "4 µs", ""]]);
+    }
 
     #[test]
     fn ways_can_be_told_apart_without_colour() {

@@ -48,10 +48,13 @@ pub(super) struct Section {
     pub(super) rows: Vec<Vec<String>>,
 }
 
+/// What the column of a ratio to tcp is called.
+pub(super) const RATIO: &str = "×";
+
 /// What columns are called: each way, and its ratio to tcp if that says something.
 fn header(ways: &[Carrier], has_ratio: bool) -> Vec<String> {
     let ways = ways.iter().flat_map(|over| {
-        let ratio = (has_ratio && *over != Carrier::Tcp).then(|| "×".to_owned());
+        let ratio = (has_ratio && *over != Carrier::Tcp).then(|| RATIO.to_owned());
         [over.text().to_owned()].into_iter().chain(ratio)
     });
     ["size".to_owned()].into_iter().chain(ways).collect()
