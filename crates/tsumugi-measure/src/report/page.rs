@@ -84,6 +84,9 @@ pub(crate) struct Table {
 const COLUMNS_NARROW: usize = 7;
 /// With more, its text is smaller on paper.
 const COLUMNS_MANY: usize = 9;
+/// Cells and headings that have room beside each other on a telephone.
+const CELL_CHARS_SHORT: usize = 11;
+const HEADING_CHARS_SHORT: usize = 15;
 /// A table of so few has room everywhere.
 const COLUMNS_FEW: usize = 3;
 
@@ -97,6 +100,14 @@ impl Table {
         self.header.len() > COLUMNS_NARROW
     }
 
+    /// Whether two of its cells with their headings have no room beside each other on a telephone.
+    fn is_long(&self) -> bool {
+        let is_long = |text: &String, chars_max| text.chars().count() > chars_max;
+        let mut cells = self.rows.iter().flat_map(|(cells, _)| cells.iter().skip(1));
+        self.header.iter().skip(1).any(|heading| is_long(heading, HEADING_CHARS_SHORT))
+            || cells.any(|cell| is_long(cell, CELL_CHARS_SHORT))
+    }
+
     /// The element.
     pub(crate) fn html(&self) -> String {
         let many = match (self.is_wide(), self.header.len() > COLUMNS_MANY) {
@@ -105,7 +116,8 @@ impl Table {
             (true, true) => " many most",
         };
         let stacks = if self.header.len() > COLUMNS_FEW { " class=\"stacks\"" } else { "" };
-        let mut html = format!("<div class=\"box{many}\"><table{stacks}><thead><tr>");
+        let long = if self.is_long() { " long" } else { "" };
+        let mut html = format!("<div class=\"box{many}{long}\"><table{stacks}><thead><tr>");
         for cell in &self.header {
             let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
         }
@@ -118,9 +130,11 @@ impl Table {
                 "<tr>"
             });
             for (column, (heading, cell)) in self.header.iter().zip(cells).enumerate() {
-                let key = mark.filter(|_| column == 0).map_or(String::new(), marks::Mark::point_key);
-                let (words, heading, cell) =
-                    (words(heading), escaped(heading), escaped(&kept_together(cell)));
+                let (key, cell) = match column {
+                    0 => (mark.map_or(String::new(), marks::Mark::point_key), kept_together(cell)),
+                    _ => (String::new(), cell.clone()),
+                };
+                let (words, heading, cell) = (words(heading), escaped(heading), escaped(&cell));
                 let _ = write!(html, "<td{words} data-heading=\"{heading}\">{key}{cell}</td>");
             }
             html.push_str("</tr>");
