@@ -119,7 +119,9 @@ impl Table {
         let long = if self.is_long() { " long" } else { "" };
         let mut html = format!("<div class=\"box{many}{long}\"><table{stacks}><thead><tr>");
         for cell in &self.header {
-            let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
+            // Names such as udp+xdp may be broken.
+            let name = escaped(cell).replace('+', "+<wbr/>");
+            let _ = write!(html, "<th{}>{name}</th>", words(cell));
         }
         html.push_str("</tr></thead><tbody>");
         for (cells, mark) in &self.rows {
