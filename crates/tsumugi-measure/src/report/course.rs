@@ -35,7 +35,7 @@ pub(crate) struct Course<'a> {
 /// Seconds.
 const TIME: Unit = Unit { name: "s", exponent: 0 };
 /// So many points of a line are marked; more would hide it.
-const MARKED: usize = 6;
+const MARKED: usize = 8;
 
 impl Course<'_> {
     /// The figure; `None` when no line has two points.
