@@ -34,6 +34,9 @@ mod table;
 mod test;
 mod testbed;
 
+#[cfg(test)]
+pub(crate) use page::samples::page as sample_page;
+
 /// Which settings of the NIC's segmentation, coalescing and checksum offloads to compare on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Offloads {

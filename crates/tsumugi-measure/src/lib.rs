@@ -33,6 +33,8 @@ pub mod perf;
 mod progress;
 mod ratio;
 pub mod report;
+#[cfg(test)]
+mod reports_in_browser;
 pub mod row;
 mod seconds;
 mod side;

@@ -1,19 +1,18 @@
 //! The report of a comparison.
 
-use std::fmt::Write;
-
 use tsumugi_rail::xdp::Mode;
 
 use crate::compare::entry::{BUSY_POLL, Entry};
 use crate::compare::results::{Measured, Results};
 use crate::compare::test::Kind;
-use crate::compare::{Comparison, summary, table};
+use crate::compare::{Comparison, table};
 use crate::costs::{Report, table as costs_table};
 use crate::machine::utc;
 use crate::peers::Transport;
-use crate::report::page::{self, escaped, table_of};
+use crate::report::html::Figure;
+use crate::report::page::{Page, Table, section, tables};
 use crate::report::plot::{Line, Plot};
-use crate::report::units;
+use crate::report::quantity::Quantity;
 use crate::row::Metric;
 use crate::sizes;
 
@@ -21,86 +20,56 @@ use crate::sizes;
 pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
     let machine = &comparison.machine;
     let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
-    let mut body = String::new();
-    let _ = write!(
-        body,
-        "<header><h1>Tsumugi beside TCP and UDP</h1><p>{}, over {}{mtu}, on {}</p></header>",
-        escaped(&utc(machine.time_unix_s)),
-        escaped(&machine.wire),
-        escaped(&machine.host),
-    );
-    if !comparison.summary.is_empty() {
-        let paragraphs: String =
-            comparison.summary.iter().map(|text| format!("<p>{}</p>", escaped(text))).collect();
-        let _ =
-            write!(body, "<section class=\"summary\"><h2>{}</h2>{paragraphs}</section>", summary::HEADING);
-    }
-    let plots: Vec<String> = [
-        curve(
-            results,
-            Metric::RoundTrip,
-            "Round trip against message size",
-            "round trip, median",
-            units::time,
-        ),
-        curve(results, Metric::Bandwidth, "Bandwidth against message size", "bandwidth", units::bandwidth),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if !plots.is_empty() {
-        let _ = write!(
-            body,
-            "<section><h2>Against size</h2><div class=\"plots\">{}</div></section>",
-            plots.concat()
-        );
-    }
-    body.push_str("<section><h2>Figures</h2><div class=\"tables\">");
-    for measured in results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve) {
+    let page = Page {
+        title: "Tsumugi beside TCP and UDP",
+        subtitle: format!("{}, over {}{mtu}, on {}", utc(machine.time_unix_s), machine.wire, machine.host),
+        summary: &comparison.summary,
+        body: curves(results) + &figures(results, comparison),
+        method: &method(comparison, results),
+        measured: &comparison.measured,
+        machine,
+        data_id: "comparison",
+        data: comparison,
+    };
+    page.html()
+}
+
+fn curves(results: &Results) -> String {
+    let latency = ("Round trip", "round trip, median", Quantity::Time);
+    let bandwidth = ("Bandwidth", "bandwidth", Quantity::Bandwidth);
+    let curves = [(Metric::RoundTrip, latency), (Metric::Bandwidth, bandwidth)];
+    let curves = curves.into_iter().filter_map(|(metric, shown)| curve(results, metric, shown));
+    section("Against message size", "", curves)
+}
+
+/// Everything as tables.
+fn figures(results: &Results, comparison: &Comparison) -> String {
+    let tests = results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve).map(|measured| {
         let (header, rows) = table::section(measured);
-        let _ = write!(body, "<div><h3>{}</h3>", escaped(&table::title(&measured.test)));
-        let classes = measured.series.iter().map(|series| class(&series.entry));
-        body.push_str(&table_of(
-            &header,
-            rows.iter().zip(classes).map(|(cells, class)| (cells.clone(), class)),
-        ));
-        body.push_str("</div>");
-    }
-    body.push_str("</div></section>");
-    body.push_str(&comparison.costs.as_ref().map_or(String::new(), costs));
-    body.push_str(&method(comparison, results));
-    page::document("Tsumugi beside TCP and UDP", &body, "comparison", comparison)
+        let marks = measured.series.iter().map(|series| Some(class(&series.entry)));
+        (table::title(&measured.test), Table { header, rows: rows.into_iter().zip(marks).collect() })
+    });
+    tables("Figures", &[], tests) + &comparison.costs.as_ref().map_or(String::new(), costs)
 }
 
 /// Where the time of a short message goes.
 fn costs(report: &Report) -> String {
     let (header, rows) = costs_table::section(report);
-    let table = table_of(&header, rows.into_iter().map(|cells| (cells, "")));
-    let remarks = costs_table::remarks(report);
-    let remarks: String = remarks.iter().map(|remark| format!("<p>{}</p>", escaped(remark))).collect();
-    let heading = escaped(&costs_table::title(report));
-    format!(
-        "<section class=\"costs\"><h2>{heading}</h2><div class=\"tables\"><div>{table}</div></div>{remarks}</section>"
-    )
+    let table = Table::plain(header, rows);
+    tables(&costs_table::title(report), &costs_table::remarks(report), [(String::new(), table)].into_iter())
 }
 
 /// How it was measured, and on what.
 fn method(comparison: &Comparison, results: &Results) -> String {
-    let machine = &comparison.machine;
     let rounds = comparison.rows.iter().filter_map(|row| row.rounds).max().unwrap_or(0);
     let count = results.tests.iter().map(|measured| measured.series.len()).sum::<usize>();
     format!(
-        "<section><h2>How this was measured</h2><p>{count} measurements in {rounds} rounds. A round runs every \
-         transport once, in an order that rotates from round to round, each in fresh processes pinned to \
-         different CPUs. Figures are medians over the rounds; the spread is (largest − smallest) / median. A \
-         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait, send path udp and receive path socket) within a round: \
-         for times more than 1 means slower than Tsumugi, for bandwidth and rate more than 1 means faster. TCP \
-         is shown at its best of several write sizes and socket buffers, UDP with segmentation offload.</p>\
-         <p>{}. Load average before: {:.1}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\
-         </section>",
-        escaped(&machine.line()),
-        machine.load_average,
-        escaped(&machine.tsumugi),
+        "{count} measurements in {rounds} rounds. A round runs every transport once, in an order that rotates from round \
+         to round, each in fresh processes pinned to different CPUs. Figures are medians over the rounds; the spread is \
+         (largest − smallest) / median. A ratio is the median over the rounds of (transport / Tsumugi with the spinning \
+         wait, send path udp and receive path socket) within a round: for times more than 1 means slower than Tsumugi, \
+         for bandwidth and rate more than 1 means faster. TCP is shown at its best of several write sizes and socket \
+         buffers, UDP with segmentation offload."
     )
 }
 
@@ -108,10 +77,8 @@ fn method(comparison: &Comparison, results: &Results) -> String {
 fn curve(
     results: &Results,
     metric: Metric,
-    title: &str,
-    y_label: &str,
-    show: fn(f64) -> String,
-) -> Option<String> {
+    (title, y_label, quantity): (&str, &str, Quantity),
+) -> Option<Figure> {
     let curves: Vec<&Measured> =
         results.of(Kind::Curve).filter(|point| point.test.metric == metric).collect();
     let first = &curves.first()?.test;
@@ -141,47 +108,49 @@ fn curve(
             .filter_map(|point| Some((point.test.size_bytes as f64, value(point, entry)?)))
             .collect(),
     });
-    let svg = Plot { title, y_label, show, lines: lines.collect() }.svg()?;
+    let figure = Plot { title, y_label, quantity, lines: lines.collect() }.figure()?;
     let mut header = vec!["size".to_owned()];
     header.extend(entries.iter().map(|entry| entry.name()));
     let rows = points.iter().map(|point| {
         let mut cells = vec![sizes::show(point.test.size_bytes)];
+        let show = |value| quantity.show(value);
         cells.extend(entries.iter().map(|entry| value(point, entry).map_or("–".to_owned(), show)));
-        (cells, "")
+        cells
     });
-    let figures = table_of(&header, rows);
-    Some(format!("<figure>{svg}<details><summary>figures</summary>{figures}</details></figure>"))
+    Some(figure.with_table(Table::plain(header, rows).html()))
 }
 
-/// The class that gives a transport its colour, the same in plots and tables.
+/// The mark of a transport, the same in plots and tables.
 fn class(entry: &Entry) -> &'static str {
+    let is_generic = entry.mode == Some(Mode::Generic);
     match entry.transport {
         Transport::TcpBlock => "tcp-block",
         Transport::TcpSpin => "tcp-spin",
         Transport::Udp => "udp",
-        Transport::RawXdp if entry.mode == Some(Mode::Generic) => "raw-xdp generic",
+        Transport::RawXdp if is_generic => "raw-xdp-generic",
         Transport::RawXdp => "raw-xdp",
-        Transport::RawWrite if entry.mode == Some(Mode::Generic) => "raw-write generic",
+        Transport::RawWrite if is_generic => "raw-write-generic",
         Transport::RawWrite => "raw-write",
-        Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
-        Transport::Tsumugi if entry.wait == BUSY_POLL => "ours-busy-poll ours",
+        Transport::Tsumugi if entry.wait == BUSY_POLL => "ours-busy-poll",
         Transport::Tsumugi => match (entry.send, entry.receive) {
-            ("udp", "xdp") => "ours-udp-xdp ours",
-            ("packet", "xdp") => "ours-packet-xdp ours",
-            ("xsk", _) => "ours-xsk-xdp ours",
-            ("packet", _) => "ours-packet ours",
+            ("udp", "xdp") => "ours-udp-xdp",
+            ("packet", "xdp") => "ours-packet-xdp",
+            ("xsk", _) => "ours-xsk-xdp",
+            ("packet", _) => "ours-packet",
             _ => "ours",
         },
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
+    //! A page as a comparison would give it.
+
     use super::*;
-    use crate::compare::Arguments;
     use crate::compare::plan::Plan;
     use crate::compare::results::samples;
     use crate::compare::test::Missing;
+    use crate::compare::{Arguments, summary};
     use crate::machine::Machine;
     use clap::Parser;
 
@@ -191,55 +160,72 @@ mod tests {
         arguments: Arguments,
     }
 
-    fn example(options: &[&str]) -> String {
-        let plan = Plan::new(
-            &Command::parse_from(["compare"].iter().chain(options)).arguments,
-            true,
-            &Missing::default(),
-        );
-        let results = samples::results(&plan);
-        let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
+    /// What `compare` with these options writes.
+    pub(crate) fn page(options: &[&str]) -> String {
+        let arguments = Command::parse_from(["compare"].iter().chain(options)).arguments;
+        let results = samples::results(&Plan::new(&arguments, true, &Missing::default()));
+        let (host, wire) = ("a <b> & \"c\"".into(), "lab (veth)".into());
+        let machine = Machine { host, wire, mtu_bytes: Some(1500), ..Machine::here() };
         let costs = Some(crate::costs::samples::report(1000.0));
         let summary = summary::paragraphs(&results, &machine);
         let (rows, measured) = (results.rows(), crate::conditions::Conditions::default());
-        page(&results, &Comparison { rows, measured, machine, summary, costs })
+        super::page(&results, &Comparison { rows, measured, machine, summary, costs })
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::marks::assert_told_apart;
 
     #[test]
     fn the_page_is_well_formed() {
-        let page = example(&["--sizes", "8..1M"]);
+        let page = samples::page(&["--sizes", "8..1M"]);
         let text = page.strip_prefix("<!DOCTYPE html>\n").expect("an HTML document");
         let document = roxmltree::Document::parse(text).expect("well-formed");
         let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).count();
-        let svg = ("http://www.w3.org/2000/svg", "svg");
-        assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
-        assert_eq!(count("figure"), 2);
+        assert_eq!((count("figure"), page.matches("class=\"plot\"").count()), (2, 2));
         assert_eq!(count("h3"), 15);
-        assert!(text.contains("<td>program (protocol)</td>") && text.contains("DOES NOT ADD UP"), "{text}");
+        assert!(page.contains(">program (protocol)</td>") && page.contains("DOES NOT ADD UP"), "{page}");
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
         assert_eq!(json["machine"]["host"], "a <b> & \"c\"");
         let said: Vec<&str> =
             json["summary"].as_array().expect("a summary").iter().filter_map(|it| it.as_str()).collect();
-        assert!(said[0].starts_with("A 64 B round trip takes"), "{said:?}");
+        assert!(
+            said[0].starts_with("Today, over TCP, the answer to a message of 64 B comes after"),
+            "{said:?}"
+        );
         let summary = document.descendants().find(|node| node.attribute("class") == Some("summary"));
         let shown = summary.expect("a summary").descendants().filter(|node| node.has_tag_name("p"));
-        assert_eq!(shown.filter_map(|node| node.text()).collect::<Vec<_>>(), said);
-    }
-
-    #[test]
-    fn the_page_needs_nothing_else() {
-        let page = example(&["--sizes", "8..1M"]);
-        let names = ["http://www.w3.org/1999/xhtml", "http://www.w3.org/2000/svg"];
-        let rest = names.iter().fold(page, |page, name| page.replace(name, ""));
-        for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "//"] {
-            assert!(!rest.contains(outside), "{outside}");
-        }
+        let shown: Vec<String> = shown
+            .map(|node| node.descendants().filter_map(|it| it.is_text().then(|| it.text())?).collect())
+            .collect();
+        assert_eq!(shown.join(" ").replace('\u{a0}', " "), said.join(" ").replace('`', ""));
     }
 
     #[test]
     fn without_curves_there_are_tables_only() {
-        let page = example(&[]);
-        assert!(!page.contains("<svg") && page.contains("<table>"));
+        let page = samples::page(&[]);
+        assert!(!page.contains("class=\"plot\"") && page.contains("<table"));
+    }
+
+    #[test]
+    fn transports_can_be_told_apart_without_colour() {
+        let frames = |transport, mode| Entry { mode: Some(mode), ..Entry::new(transport) };
+        let mut entries: Vec<Entry> =
+            [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp].map(Entry::new).into();
+        for mode in [Mode::Native, Mode::Generic] {
+            entries.extend([Transport::RawXdp, Transport::RawWrite].map(|transport| frames(transport, mode)));
+        }
+        for (send_path, receive_path) in
+            [("udp", "socket"), ("packet", "socket"), ("udp", "xdp"), ("packet", "xdp"), ("xsk", "xdp")]
+        {
+            entries.push(Entry::ours(send_path, receive_path));
+        }
+        entries.push(Entry { wait: BUSY_POLL, ..Entry::ours("xsk", "xdp") });
+        let classes: Vec<&str> = entries.iter().map(class).collect();
+        assert_eq!(classes.len(), 13);
+        assert_told_apart(&classes);
     }
 }

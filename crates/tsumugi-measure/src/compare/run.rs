@@ -13,12 +13,10 @@ use crate::cpu;
 use crate::machine::Machine;
 use crate::peers::Transport;
 use crate::progress::{Progress, count};
+use crate::report::words::LOAD_QUIET;
 use crate::row::{Metric, Output, Row};
 use crate::sizes;
 use tsumugi_lab::child::{ChildError, Running};
-
-/// A load average over this before anything was started disturbs what is measured.
-pub(super) const LOAD_QUIET: f64 = 0.5;
 
 /// Runs every round; everything that was started or made is gone afterwards, however this ends.
 pub(super) fn run(

@@ -30,12 +30,16 @@ mod results;
 mod simulated;
 pub(super) mod sink;
 pub(super) mod source;
+mod summary;
 mod table;
 mod tcp;
 mod testbed;
 
 pub use contender::{Bond, Contender, UnknownContender};
 pub use results::CaseRow;
+
+#[cfg(test)]
+pub(crate) use page::samples::page as sample_page;
 
 /// How the labs are called: `evalbond-PID-NUMBER`.
 const LAB_STEM: &str = "evalbond";

@@ -41,6 +41,9 @@ pub use figures::{FigureRow, Key};
 use plan::{Task, Wanted};
 use programs::{BuildError, Programs};
 
+#[cfg(test)]
+pub(crate) use page::samples::page as sample_page;
+
 const HELP: &str = "\
 As root this makes labs of nodes (network namespaces), half of them with the XDP program on every NIC, and removes them again. In each \
 round the same MPI programs run over libfabric's tcp provider, over UCX on TCP (MPICH), over Tsumugi with sockets, which needs no \

@@ -1,145 +1,169 @@
-//! What plots and charts share: a picture as inline SVG, drawn by plotters in the colours of the page's style sheet.
+//! What plots and courses share: axes and lines as inline SVG, drawn by plotters in the colours of the page's style sheet.
 
 use std::io;
+use std::ops::Range;
 
-use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::{
-    ChartBuilder, Color, DrawingAreaErrorKind, FontStyle, IntoDrawingArea, IntoFont, IntoTextStyle,
-    LineSeries, PathElement, RGBColor, Rectangle, SVGBackend, ShapeStyle, Text,
+    ChartBuilder, Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, LineSeries, PathElement, Polygon,
+    RGBColor, SVGBackend, Text, TextStyle,
 };
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::html::escaped;
+use super::marks::{Mark, dash_attribute};
 use super::style::inks;
+use super::ticks::Tick;
+
+/// Plotters draws on whole units; so many of them are a pixel where a picture is as wide as in a narrow column.
+const PIXEL: i32 = 10;
+/// Size of a picture, in pixels: small, so that its text can still be read on a telephone.
+const SIZE: (i32, i32) = (420, 270);
+/// Size of its text, in pixels.
+const TEXT: i32 = 14;
+/// What plotters divides sizes of text by.
+const TEXT_FACTOR: f64 = 1.24;
+/// Most ticks of an axis, so that their labels keep apart.
+pub(super) const X_TICKS_MAX: usize = 5;
+pub(super) const Y_TICKS_MAX: usize = 8;
 
 /// What plotters draws with for a name: the colours that the style sheet gives it change with the reader's theme.
 fn placeholder(index: usize) -> RGBColor {
     RGBColor(0xfe, 0xed, index as u8)
 }
 
-/// The colour of a class, which is named by the first of its words.
-pub(super) fn ink(class: &str) -> RGBColor {
-    let name = class.split(' ').next();
-    let index = inks().position(|ink| Some(ink) == name);
-    debug_assert!(index.is_some(), "the style sheet has no colour for '{class}'");
+/// The colour of a name of the style sheet.
+fn ink(name: &str) -> RGBColor {
+    let index = inks().position(|ink| ink == name);
+    debug_assert!(index.is_some(), "the style sheet has no colour for '{name}'");
     placeholder(index.unwrap_or(0))
 }
 
-/// A line in the colour of its class. Tsumugi's stand out.
-pub(super) fn stroke(class: &str) -> ShapeStyle {
-    let is_ours = class.starts_with("ours") || class == "adaptive";
-    ink(class).filled().stroke_width(if is_ours { 3 } else { 2 })
+/// A line, in the units of the axes.
+pub(super) struct Series {
+    pub(super) mark: &'static Mark,
+    pub(super) points: Vec<(f64, f64)>,
+    /// Which of its points are marked.
+    pub(super) marked: Vec<(f64, f64)>,
 }
 
-/// Something to be drawn, with places and values in the axes' units, and what the legend calls it.
-pub(super) struct Series<'a, T> {
-    pub(super) name: &'a str,
-    pub(super) style: ShapeStyle,
-    pub(super) shape: Shape<T>,
+/// An axis: what is written beside it, and at which places.
+pub(super) struct Axis {
+    pub(super) label: String,
+    pub(super) ticks: Vec<Tick>,
+    pub(super) range: Range<f64>,
+    pub(super) is_logarithmic: bool,
 }
 
-pub(super) enum Shape<T> {
-    Line(Vec<(T, f64)>),
-    /// With a dot at each point.
-    Dotted(Vec<(T, f64)>),
-    /// Two corners of each.
-    Bars(Vec<[(T, f64); 2]>),
-}
-
-/// A picture, and what is written around it.
-pub(super) struct Picture<'a, T> {
-    pub(super) size: (u32, u32),
-    pub(super) title: &'a str,
-    pub(super) x_label: &'a str,
-    pub(super) y_label: &'a str,
-    pub(super) show_x: &'a dyn Fn(&T) -> String,
-    pub(super) show_y: fn(f64) -> String,
-    pub(super) series: Vec<Series<'a, T>>,
-}
-
-impl<T: Clone + 'static> Picture<'_, T> {
-    /// The SVG element.
-    pub(super) fn svg<X, Y>(&self, x: X, y: Y) -> Option<String>
-    where
-        X: AsRangedCoord<CoordDescType: Ranged<ValueType = T> + ValueFormatter<T>>,
-        Y: AsRangedCoord<CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
-    {
-        let mut svg = String::new();
-        self.draw(&mut svg, x, y).ok()?;
-        for (index, name) in inks().enumerate() {
-            svg = svg.replace(&format!("\"#FEED{index:02X}\""), &format!("\"var(--{name})\""));
-        }
-        Some(svg)
+impl Axis {
+    /// Where a value is, in units of the drawing.
+    fn place(&self, value: f64) -> f64 {
+        if self.is_logarithmic { value.ln() } else { value }
     }
 
-    fn draw<X, Y>(&self, svg: &mut String, x: X, y: Y) -> Result<(), DrawingAreaErrorKind<io::Error>>
-    where
-        X: AsRangedCoord<CoordDescType: Ranged<ValueType = T> + ValueFormatter<T>>,
-        Y: AsRangedCoord<CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
-    {
-        let text = |class| ("sans-serif", 16).into_font().color(&ink(class));
-        let legend_chars = self.series.iter().map(|series| series.name.chars().count()).max();
-        let area = SVGBackend::with_string(svg, self.size).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .caption(self.title, ("sans-serif", 20, FontStyle::Bold).with_color(ink("text")))
-            .margin(8)
-            .margin_right(45 + 7 * legend_chars.unwrap_or(0) as i32)
-            .x_label_area_size(44)
-            .y_label_area_size(84)
-            .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .max_light_lines(0)
-            .y_labels(8)
-            .bold_line_style(ink("rule"))
-            .axis_style(ink("soft"))
-            .label_style(text("soft"))
-            .x_desc(self.x_label)
-            .y_desc(self.y_label)
-            .x_label_formatter(self.show_x)
-            .y_label_formatter(&|value| plain(&(self.show_y)(*value)))
-            .draw()?;
-        for Series { style, shape, .. } in &self.series {
-            let style = *style;
-            let line = |points: &[_], dot| LineSeries::new(points.to_vec(), style).point_size(dot);
-            match shape {
-                Shape::Line(points) => chart.draw_series(line(points, 0))?,
-                Shape::Dotted(points) => chart.draw_series(line(points, 3))?,
-                Shape::Bars(bars) => {
-                    chart.draw_series(bars.iter().map(|bar| Rectangle::new(bar.clone(), style)))?
-                }
-            };
+    fn places(&self) -> Range<f64> {
+        self.place(self.range.start)..self.place(self.range.end)
+    }
+}
+
+/// Lines between two axes.
+pub(super) struct Picture<'a> {
+    /// What it shows, for who cannot see it.
+    pub(super) title: &'a str,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) series: Vec<Series>,
+}
+
+impl Picture<'_> {
+    /// The SVG element.
+    pub(super) fn svg(&self) -> Option<String> {
+        let mut svg = String::new();
+        self.draw(&mut svg).ok()?;
+        for (index, name) in inks().enumerate() {
+            let drawn = format!("\"#FEED{index:02X}\"");
+            // Only lines are broken up, and only they have their name's colour as that of a stroke.
+            let dashes = self.series.iter().find(|series| series.mark.name == name);
+            let dashes =
+                dashes.map_or(String::new(), |series| dash_attribute(series.mark.dashes, PIXEL as u32));
+            svg = svg.replace(&format!("stroke={drawn}"), &format!("stroke=\"var(--{name})\"{dashes}"));
+            svg = svg.replace(&drawn, &format!("\"var(--{name})\""));
         }
-        // The legend of plotters is inside of the axes, where it would lie over lines and bars.
+        // As wide as its column, not as plotters says.
+        let (_, inside) = svg.split_once("viewBox=")?;
+        let title = escaped(self.title);
+        Some(format!("<svg class=\"plot\" role=\"img\" aria-label=\"{title}\" viewBox={inside}"))
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), DrawingAreaErrorKind<io::Error>> {
+        let colour = ink("soft");
+        let text = |across, down| -> TextStyle {
+            let font = ("sans-serif", f64::from(TEXT * PIXEL) * TEXT_FACTOR).into_font();
+            TextStyle::from(font).color(&colour).pos(Pos::new(across, down))
+        };
+        let size = ((SIZE.0 * PIXEL) as u32, (SIZE.1 * PIXEL) as u32);
+        let area = SVGBackend::with_string(svg, size).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(26 * PIXEL)
+            .margin_right(24 * PIXEL)
+            .x_label_area_size(46 * PIXEL)
+            .y_label_area_size(74 * PIXEL)
+            .build_cartesian_2d(self.x.places(), self.y.places())?;
         let (across, down) = chart.plotting_area().get_pixel_range();
-        for (line, series) in (0..).zip(&self.series) {
-            let (x, y) = (across.end + 10, down.start + 12 + 22 * line);
-            area.draw(&PathElement::new([(x, y), (x + 20, y)], series.style))?;
-            area.draw(&Text::new(series.name, (x + 28, y - 8), text("text")))?;
+        let rule = |name: &str| ink(name).stroke_width(PIXEL as u32);
+        for Tick { value, label } in &self.y.ticks {
+            let (_, y) = chart.backend_coord(&(self.x.places().start, self.y.place(*value)));
+            area.draw(&PathElement::new([(across.start, y), (across.end, y)], rule("rule")))?;
+            let at = (across.start - 8 * PIXEL, y);
+            area.draw(&Text::new(label.as_str(), at, text(HPos::Right, VPos::Center)))?;
+        }
+        for Tick { value, label } in &self.x.ticks {
+            let (x, _) = chart.backend_coord(&(self.x.place(*value), self.y.places().start));
+            area.draw(&PathElement::new([(x, down.start), (x, down.end)], rule("rule")))?;
+            let at = (x, down.end + 7 * PIXEL);
+            area.draw(&Text::new(label.as_str(), at, text(HPos::Center, VPos::Top)))?;
+        }
+        let corner = [(across.start, down.start), (across.start, down.end), (across.end, down.end)];
+        area.draw(&PathElement::new(corner, rule("soft")))?;
+        let top = text(HPos::Left, VPos::Top);
+        area.draw(&Text::new(self.y.label.as_str(), (2 * PIXEL, 3 * PIXEL), top))?;
+        let below = (across.end, down.end + 27 * PIXEL);
+        area.draw(&Text::new(self.x.label.as_str(), below, text(HPos::Right, VPos::Top)))?;
+
+        let place = |(x, y): &(f64, f64)| (self.x.place(*x), self.y.place(*y));
+        for Series { mark, points, .. } in &self.series {
+            let width = if mark.stands_out() { 26 } else { 17 };
+            let style = ink(mark.name).stroke_width(width * PIXEL as u32 / 10);
+            chart.draw_series(LineSeries::new(points.iter().map(place), style))?;
+        }
+        for Series { mark, marked, .. } in &self.series {
+            let polygons = mark.polygons(f64::from(5 * PIXEL));
+            for point in marked {
+                let (x, y) = chart.backend_coord(&place(point));
+                for (corners, colour) in &polygons {
+                    let corner = |(right, below): &(f64, f64)| (x + *right as i32, y + *below as i32);
+                    let corners: Vec<_> = corners.iter().map(corner).collect();
+                    area.draw(&Polygon::new(corners, ink(colour).filled()))?;
+                }
+            }
         }
         area.present()
     }
 }
 
-/// `10.0 µs` as an axis says it: `10 µs`.
-fn plain(figure: &str) -> String {
-    match figure.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => figure.to_owned(),
-    }
+/// Corners of what is drawn in the colour of a name, of each element of a kind, in pixels: for tests.
+#[cfg(test)]
+pub(super) fn drawn(svg: &str, element: &str, name: &str) -> Vec<Vec<(f64, f64)>> {
+    let element = format!("<{element}");
+    let elements = svg.split(&element).skip(1);
+    let of_name = elements.filter(|part| part.contains(&format!("var(--{name})")));
+    let points = of_name.filter_map(|part| part.split_once("points=\"")?.1.split('"').next());
+    let corner = |pair: &str| {
+        let (x, y) = pair.split_once(',').expect("two numbers");
+        let pixels = |text: &str| text.parse::<f64>().expect("a number") / f64::from(PIXEL);
+        (pixels(x), pixels(y))
+    };
+    points.map(|points| points.split_whitespace().map(corner).collect()).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_class_has_the_colour_of_its_first_word() {
-        assert_eq!(ink("raw-xdp generic"), ink("raw-xdp"));
-    }
-
-    #[test]
-    fn an_axis_has_no_idle_zeros() {
-        assert_eq!([plain("10.0 µs"), plain("500 ns")], ["10 µs", "500 ns"]);
-    }
-}
+pub(super) const AREA: (f64, f64) = (SIZE.0 as f64, SIZE.1 as f64);

@@ -1,48 +1,58 @@
 //! The report of `tsumugi eval bonding`: P2's figures 8 to 10 redrawn, with P2's numbers in them.
 
-use std::fmt::Write;
-
 use super::case::Case;
 use super::results::CaseRow;
-use super::{Evaluation, paper, table};
+use super::{Evaluation, paper, summary, table};
 use crate::machine::utc;
-use crate::report::chart::{Bar, Bars, Course, Group, Level, Series};
-use crate::report::page::{self, escaped, section, table_of};
+use crate::report::bars::{Bar, Bars, Group};
+use crate::report::course::{Course, Level, Series};
+use crate::report::html::Figure;
+use crate::report::page::{Page, Table, section, tables};
+use crate::report::quantity::Quantity;
 use crate::report::units;
 
-/// The classes that give the flows of figure 10 their colours.
-const FLOWS: [(&str, &str); 4] = [("A", "adaptive"), ("B", "round-robin"), ("C", "tlb"), ("D", "kernel-rr")];
+/// The flows of figure 10, and their marks.
+const FLOWS: [(&str, &str); 4] = [("A", "flow-a"), ("B", "flow-b"), ("C", "flow-c"), ("D", "flow-d")];
+
+/// How it was measured.
+const METHOD: &str = "K flows of one endpoint, one to each of K receiving processes, send 1 kB messages back to back; sending begins \
+     when every NIC carries packets to every receiver. In a lab, NICs are veths whose rates are enforced on the \
+     ports of the switch between two nodes; in simulated time, CPUs are infinitely fast. What arrives is counted \
+     where it arrives.";
 
 /// The whole page.
 pub(crate) fn page(evaluation: &Evaluation) -> String {
     let machine = &evaluation.machine;
-    let mut body = format!(
-        "<header><h1>Several NICs as one, beside P2 (Yoshida et al., 2014)</h1><p>{}, {}, on {}</p></header>",
-        escaped(&utc(machine.time_unix_s)),
-        escaped(&machine.wire),
-        escaped(&machine.host),
-    );
-    body.push_str(&figure_8(evaluation));
-    body.push_str(&figure_9(evaluation));
-    body.push_str(&figure_10(evaluation));
-    body.push_str(&figures(evaluation));
-    body.push_str(&method(evaluation));
-    page::document("Several NICs as one, beside P2", &body, "evaluation", evaluation)
+    let sections = [figure_8, figure_9, figure_10, figures];
+    let page = Page {
+        title: "Several NICs as one, beside P2 (Yoshida et al., 2014)",
+        subtitle: format!("{}, {}, on {}", utc(machine.time_unix_s), machine.wire, machine.host),
+        summary: &summary::paragraphs(evaluation),
+        body: sections.map(|section| section(evaluation)).concat(),
+        method: METHOD,
+        measured: &evaluation.measured,
+        machine,
+        data_id: "evaluation",
+        data: evaluation,
+    };
+    page.html()
 }
 
 /// Throughput: all cases of a rate as bars, and each case over time.
 fn figure_8(evaluation: &Evaluation) -> String {
     let value = |row: &CaseRow| row.row.gbit_s;
-    let bars = bars(evaluation, "throughput of all senders", units::bandwidth, value, |figure| figure.gbit_s);
+    let label = "throughput of all senders; senders x NICs @ rate of a NIC";
+    let bars = bars(evaluation, label, Quantity::Bandwidth, value, |figure| figure.gbit_s);
     let caption = "Payload of all senders together. A case is senders x NICs @ rate of a NIC. P2's are TCP over Linux \
                    bonding on one Pentium 4, which at 1 Gb/s was the limit.";
     let courses = matrix(evaluation).filter_map(|case| course(evaluation, case));
-    section("Figure 8: throughput", caption, bars.into_iter().chain(courses))
+    section("Figure 8: throughput", caption, bars.into_iter()) + &section("Figure 8 over time", "", courses)
 }
 
 /// The sender's CPU use.
 fn figure_9(evaluation: &Evaluation) -> String {
-    let bars = bars(evaluation, "share of a core", units::percent, |row| row.send_cpu, |figure| figure.cpu);
+    let label = "share of a core; senders x NICs @ rate of a NIC";
+    let bars = bars(evaluation, label, Quantity::Share, |row| row.send_cpu, |figure| figure.cpu);
     let caption = "CPU time of the sending process as a share of one core while all senders send; P2's is that of the \
                    sending host, which had one core.";
     section("Figure 9: CPU use of the sender", caption, bars.into_iter())
@@ -59,15 +69,14 @@ fn figure_10(evaluation: &Evaluation) -> String {
             interval_s: row.interval_s,
             values: values.clone(),
         });
-        let y_label = "throughput of a sender";
-        Course {
+        let course = Course {
             title: &row.policy.to_string(),
-            y_label,
-            show: units::bandwidth,
+            y_label: "throughput of a sender",
+            quantity: Quantity::Bandwidth,
             series: series.collect(),
             levels: Vec::new(),
-        }
-        .svg()
+        };
+        course.figure()
     };
     section("Figure 10: uneven ties", paper::FIGURE_10, rows.filter_map(course))
 }
@@ -80,11 +89,11 @@ fn matrix(evaluation: &Evaluation) -> impl Iterator<Item = &Case> {
 /// One chart for each rate: P2's bars first in each group.
 fn bars(
     evaluation: &Evaluation,
-    y_label: &str,
-    show: fn(f64) -> String,
+    label: &str,
+    quantity: Quantity,
     ours: fn(&CaseRow) -> Option<f64>,
     theirs: fn(&paper::Figure) -> f64,
-) -> Vec<String> {
+) -> Vec<Figure> {
     let mut rates: Vec<u64> = matrix(evaluation).map(|case| case.rate.bits_per_s).collect();
     rates.sort_unstable();
     rates.dedup();
@@ -106,13 +115,13 @@ fn bars(
         let cases = matrix(evaluation).filter(|case| case.rate.bits_per_s == rate);
         let groups: Vec<Group> = cases.map(group).filter(|group| !group.bars.is_empty()).collect();
         let title = format!("NICs of {}", units::bandwidth(rate as f64 / 1e9));
-        Bars { title: &title, x_label: "senders x NICs @ rate", y_label, show, groups }.svg()
+        Bars { title: &title, label, quantity, groups }.figure()
     };
     rates.into_iter().filter_map(chart).collect()
 }
 
 /// A case over time, with the levels that P2's modes had.
-fn course(evaluation: &Evaluation, case: &Case) -> Option<String> {
+fn course(evaluation: &Evaluation, case: &Case) -> Option<Figure> {
     let series = evaluation.rows_of(case).map(|row| Series {
         name: row.policy.to_string(),
         class: row.policy.class(),
@@ -124,101 +133,96 @@ fn course(evaluation: &Evaluation, case: &Case) -> Option<String> {
         class,
         value: figure.gbit_s,
     });
-    Course {
+    let course = Course {
         title: &case.to_string(),
         y_label: "throughput of all senders",
-        show: units::bandwidth,
+        quantity: Quantity::Bandwidth,
         series: series.collect(),
         levels: levels.collect(),
-    }
-    .svg()
+    };
+    course.figure()
 }
 
 /// Everything as tables.
 fn figures(evaluation: &Evaluation) -> String {
-    let mut html = "<section><h2>Figures</h2><div class=\"tables\">".to_owned();
-    for case in evaluation.cases() {
+    let cases = evaluation.cases().map(|case| {
         let (header, cells) = table::section(evaluation, case);
-        let header: Vec<String> = header.into_iter().map(str::to_owned).collect();
         let ours = evaluation.rows_of(case).map(|row| row.policy.class());
-        let classes = ours.chain(paper::MODES.map(|(_, class)| class));
-        let table = table_of(&header, cells.into_iter().zip(classes));
-        let _ = write!(html, "<div><h3>{}</h3>{table}</div>", escaped(&table::title(case)));
-    }
-    html.push_str("</div></section>");
-    html
-}
-
-/// How it was measured, and on what.
-fn method(evaluation: &Evaluation) -> String {
-    let machine = &evaluation.machine;
-    format!(
-        "<section><h2>How this was measured</h2><p>K flows of one endpoint, one to each of K receiving processes, send \
-         1 kB messages back to back; sending begins when every NIC carries packets to every receiver. In a lab, NICs are \
-         veths whose rates are enforced on the ports of the switch between two nodes; in simulated time, CPUs are \
-         infinitely fast. What arrives is counted where it arrives.</p>\
-         <p>{}. Load average before: {:.1}. tsumugi {}. The figures are in this page as JSON, in the element \
-         <code>#evaluation</code>.</p></section>",
-        escaped(&machine.line()),
-        machine.load_average,
-        escaped(&machine.tsumugi),
-    )
+        let marks = ours.chain(paper::MODES.map(|(_, class)| class)).map(Some);
+        let header = header.into_iter().map(str::to_owned).collect();
+        (table::title(case), Table { header, rows: cells.into_iter().zip(marks).collect() })
+    });
+    tables("Figures", &[], cases)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
+    //! A page as an evaluation would give it.
+
+    use super::super::contender::Contender;
     use super::super::results::samples;
     use super::*;
     use crate::conditions::Conditions;
     use crate::machine::Machine;
-    use crate::report::style::inks;
-    use tsumugi::Policy;
 
-    fn example() -> String {
+    /// Every case with every policy. Flows have less and less, and with the third policy and later ones much less.
+    pub(in super::super) fn evaluation() -> Evaluation {
         let mut rows = Vec::new();
         for case in Case::ALL {
-            let bytes = vec![1_000_000; case.senders as usize];
-            rows.extend(
-                [Policy::Adaptive, Policy::Tlb].map(|policy| samples::run(case, policy, &bytes).row()),
-            );
+            for (number, contender) in (0..).zip(Contender::all()) {
+                let Contender::Ours(policy) = contender else { continue };
+                let fair = case.gbit_s() * 1e9 / 8.0 / 10.0 / f64::from(case.senders);
+                let share = if number < 2 { 0.92 } else { 0.92 / f64::from(case.nics) };
+                let bytes =
+                    (0..case.senders).map(|flow| (fair * share * (1.0 - 0.02 * f64::from(flow))) as u64);
+                rows.push(samples::run(case, policy, &bytes.collect::<Vec<_>>()).row());
+            }
         }
-        let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
-        page(&Evaluation::new(Case::ALL.to_vec(), rows, Conditions::default(), machine))
+        let machine = Machine { host: "a <b> & \"c\"".into(), wire: "lab (veth)".into(), ..Machine::here() };
+        Evaluation::new(Case::ALL.to_vec(), rows, Conditions::default(), machine)
     }
 
+    /// What `eval bonding --html` writes.
+    pub(crate) fn page() -> String {
+        super::page(&evaluation())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contender::Contender;
+    use super::super::results;
+    use super::*;
+    use crate::conditions::Conditions;
+    use crate::machine::Machine;
+    use crate::report::marks::assert_told_apart;
+    use tsumugi::Policy;
+
     #[test]
-    fn the_page_is_well_formed_and_needs_nothing_else() {
-        let page = example();
+    fn the_page_is_well_formed() {
+        let page = samples::page();
         let text = page.strip_prefix("<!DOCTYPE html>\n").expect("an HTML document");
         let document = roxmltree::Document::parse(text).expect("well-formed");
         let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).count();
-        // Figure 8: two rates and six cases; figure 9: two rates; figure 10: two policies.
-        assert_eq!(count("figure"), 2 + 6 + 2 + 2);
+        // Figure 8: two rates and six cases; figure 9: two rates; figure 10: six policies.
+        assert_eq!(count("figure"), 2 + 6 + 2 + 6);
         assert_eq!(count("h3"), 7);
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
-        assert_eq!(json["rows"].as_array().map(Vec::len), Some(14));
+        assert_eq!(json["rows"].as_array().map(Vec::len), Some(6 * 7));
         assert_eq!(json["paper"].as_array().map(Vec::len), Some(12));
-        let names = ["http://www.w3.org/1999/xhtml", "http://www.w3.org/2000/svg"];
-        let rest = names.iter().fold(page, |page, name| page.replace(name, ""));
-        for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "//"] {
-            assert!(!rest.contains(outside), "{outside}");
-        }
     }
 
     #[test]
-    fn every_class_has_a_colour() {
-        let flows = FLOWS.map(|(_, class)| class);
-        let papers = paper::MODES.map(|(_, class)| class);
-        let contenders = super::super::contender::Contender::all();
-        for class in contenders.iter().map(|contender| contender.class()).chain(flows).chain(papers) {
-            assert!(inks().any(|ink| ink == class), "{class}");
-        }
+    fn policies_and_flows_can_be_told_apart_without_colour() {
+        let contenders = Contender::all().into_iter().map(Contender::class);
+        assert_told_apart(&contenders.chain(paper::MODES.map(|(_, class)| class)).collect::<Vec<_>>());
+        assert_told_apart(&FLOWS.map(|(_, class)| class));
     }
 
     #[test]
     fn without_cpu_use_there_is_no_figure_9() {
-        let mut run = samples::run(Case::ALL[0], Policy::Tlb, &[1_000_000; 2]);
+        let mut run = results::samples::run(Case::ALL[0], Policy::Tlb, &[1_000_000; 2]);
         run.cpu_ns = None;
         let page = page(&Evaluation::new(
             vec![Case::ALL[0]],

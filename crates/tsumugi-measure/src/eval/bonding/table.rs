@@ -6,6 +6,7 @@ use super::Evaluation;
 use super::case::Case;
 use super::paper;
 use super::results::CaseRow;
+use super::summary;
 use crate::machine::utc;
 use crate::report::columns::Columns;
 use crate::report::units;
@@ -23,6 +24,9 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     }
     let machine = &evaluation.machine;
     let _ = writeln!(page, "{}", paper::FIGURE_10);
+    for paragraph in summary::paragraphs(evaluation) {
+        let _ = writeln!(page, "{paragraph}");
+    }
     let _ = writeln!(
         page,
         "{}; {}; load average {:.1} before; {}",

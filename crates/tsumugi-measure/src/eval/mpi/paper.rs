@@ -8,15 +8,13 @@ pub(super) struct SpeedUp {
     pub(super) over: &'static str,
     pub(super) nodes: u32,
     pub(super) speed_up: f64,
-    #[serde(skip)]
-    pub(super) class: &'static str,
 }
 
 /// Two MPIs: MPICH on PM/Ethernet, LAM on TCP/IP.
 pub(super) const FIGURE_6: [SpeedUp; 3] = [
-    SpeedUp { over: "PM/Ethernet", nodes: 16, speed_up: 11.8, class: "paper-pm" },
-    SpeedUp { over: "PM/Ethernet with interrupts", nodes: 16, speed_up: 11.2, class: "paper-interrupts" },
-    SpeedUp { over: "TCP/IP", nodes: 16, speed_up: 5.2, class: "paper-tcp" },
+    SpeedUp { over: "PM/Ethernet", nodes: 16, speed_up: 11.8 },
+    SpeedUp { over: "PM/Ethernet with interrupts", nodes: 16, speed_up: 11.2 },
+    SpeedUp { over: "TCP/IP", nodes: 16, speed_up: 5.2 },
 ];
 
 /// What is to be known of it.

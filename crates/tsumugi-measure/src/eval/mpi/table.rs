@@ -23,8 +23,8 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     for failure in &evaluation.failures {
         let _ = writeln!(page, "FAILED {failure}");
     }
-    for sentence in summary::sentences(evaluation) {
-        let _ = writeln!(page, "{sentence}");
+    for paragraph in summary::paragraphs(evaluation) {
+        let _ = writeln!(page, "{paragraph}");
     }
     let machine = &evaluation.machine;
     let loss =
@@ -48,10 +48,13 @@ pub(super) struct Section {
     pub(super) rows: Vec<Vec<String>>,
 }
 
+/// What the column of a ratio to tcp is called.
+pub(super) const RATIO: &str = "×";
+
 /// What columns are called: each way, and its ratio to tcp if that says something.
 fn header(ways: &[Carrier], has_ratio: bool) -> Vec<String> {
     let ways = ways.iter().flat_map(|over| {
-        let ratio = (has_ratio && *over != Carrier::Tcp).then(|| "×".to_owned());
+        let ratio = (has_ratio && *over != Carrier::Tcp).then(|| RATIO.to_owned());
         [over.text().to_owned()].into_iter().chain(ratio)
     });
     ["size".to_owned()].into_iter().chain(ways).collect()
