@@ -23,7 +23,7 @@ pub(super) enum Key {
 
 /// Keys that are typed within `time`; the first ends the wait. [`Key::End`] when the terminal is gone, too.
 pub(super) fn typed(time: Duration) -> io::Result<Vec<Key>> {
-    let timeout = Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
+    let timeout = Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() };
     let terminal = stdin();
     match poll(&mut [PollFd::new(&terminal, PollFlags::IN)], Some(&timeout)) {
         Ok(0) | Err(Errno::INTR) => return Ok(Vec::new()),
