@@ -140,7 +140,7 @@ fn who_watches_sees_rates() {
 
 /// A terminal of 80 × 24: our side, and what a program has of it.
 fn terminal() -> (File, OwnedFd) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&ours).expect("ours");
     unlockpt(&ours).expect("ours");
     let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("a path");

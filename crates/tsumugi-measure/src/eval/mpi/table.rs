@@ -6,8 +6,8 @@ use super::figures::FigureRow;
 use super::show::value;
 use super::{Carrier, Evaluation, floor, summary};
 use crate::machine::utc;
-use crate::ratio;
 use crate::report::columns::Columns;
+use crate::report::units;
 use crate::sizes;
 
 /// All of it.
@@ -80,7 +80,9 @@ pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
             let row = of_key().find(|row| row.over == over);
             cells.push(row.map_or(String::new(), value));
             if has_ratio && over != Carrier::Tcp {
-                cells.push(ratio::or_empty(row.and_then(|row| row.over_tcp)));
+                // Its heading has the sign.
+                let ratio = row.and_then(|row| row.over_tcp);
+                cells.push(ratio.map_or_else(String::new, units::three_digits));
             }
         }
         let (title, header) = (title(evaluation, first), header(&ways, has_ratio));
