@@ -1,7 +1,7 @@
 //! How figures are shown: units, text columns, and the HTML reports.
 //!
-//! A report is a [`page`] of paragraphs, tables and figures: [`plot`]s against size, [`course`]s over time, [`bars`]. What is
-//! compared has a [mark](marks), the same in all of them.
+//! A report is a `page` of paragraphs, tables and figures: `plot`s against size, `course`s over time, `bars`. What is
+//! compared has a mark (`marks`), the same in all of them.
 
 pub(crate) mod bars;
 pub mod columns;
