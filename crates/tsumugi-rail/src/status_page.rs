@@ -18,7 +18,7 @@
 
 use crate::sys::{Mapping, Own};
 use crate::words::copy_words;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -140,7 +140,8 @@ impl Watched {
     fn open(process: u32, path: &Path) -> io::Result<Option<Watched>> {
         let file: File = OpenOptions::new().read(true).write(true).open(path)?;
         let data = file.metadata()?;
-        if data.len() != FILE_BYTES as u64 {
+        // One that can be shortened could be taken away under who reads it.
+        if data.len() != FILE_BYTES as u64 || !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
             return Ok(None);
         }
         let map = Mapping::of_memory_file(file.as_fd(), FILE_BYTES)?;
@@ -287,6 +288,16 @@ mod tests {
             }
             assert!(reader.join().unwrap() > 0);
         });
+    }
+
+    #[test]
+    fn what_only_looks_like_a_page_is_passed_over() {
+        let like = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&like, FILE_BYTES as u64).unwrap();
+        let inode = File::from(like.try_clone().unwrap()).metadata().unwrap().ino();
+        assert!(own().iter().all(|page| page.inode() != inode), "it can be shortened");
+        fcntl_add_seals(&like, SealFlags::SHRINK).unwrap();
+        assert!(own().iter().all(|page| page.inode() != inode), "nothing says that it is one");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) fn sentence(
     if is_full(receive.queue_used_bytes, receive.queue_bytes)
         || is_full(receive.held_bytes, receive.held_bytes_max)
     {
-        let waits = bytes((receive.queue_used_bytes + receive.held_bytes) as f64);
+        let waits = bytes((receive.queue_used_bytes.saturating_add(receive.held_bytes)) as f64);
         return format!("receiver full: {waits} have arrived, and the program does not receive them");
     }
     let is_busy = cpus.is_some_and(|cpus| cpus >= CPU_MIN)
@@ -99,8 +99,12 @@ fn because(peer: &PeerSnapshot, by: &str) -> String {
         }
         "silence" => format!("silence: {name} answers on no path"),
         "congestion" => {
-            let cwnd: u32 =
-                peer.paths.iter().filter(|path| path.is_usable).map(|path| path.cwnd_packets).sum();
+            let cwnd: u64 = peer
+                .paths
+                .iter()
+                .filter(|path| path.is_usable)
+                .map(|path| u64::from(path.cwnd_packets))
+                .sum();
             let srtt_ns = peer.paths.iter().map(|path| path.srtt_ns).max().unwrap_or(0);
             format!(
                 "congestion window: {cwnd} packets may be under way to {name}, round trip {}",

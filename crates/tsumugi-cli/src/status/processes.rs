@@ -4,6 +4,7 @@ use super::doing::Doing;
 use super::limit;
 use super::rates::Rates;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -132,7 +133,7 @@ impl Watcher {
             // For the next look.
             page.ask();
             // What another version wrote otherwise cannot be shown.
-            let Ok(snapshot) = serde_json::from_slice::<Snapshot>(&reading.text) else { continue };
+            let Some(snapshot) = parsed(&reading.text) else { continue };
             let Some(process) = Process::read(page.process(), self.ticks_per_s) else { continue };
             let now = Before { snapshot, cpu_s: process.cpu_s, at: Instant::now() };
             let before = self.before.get(&page.inode());
@@ -142,6 +143,33 @@ impl Watcher {
         }
         views
     }
+}
+
+/// What a page says. Another user may have written it, so no text of it may talk to our terminal.
+fn parsed(text: &[u8]) -> Option<Snapshot> {
+    let mut value: Value = serde_json::from_slice(text).ok()?;
+    clean(&mut value);
+    serde_json::from_value(value).ok()
+}
+
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = plain(text),
+        Value::Array(values) => values.iter_mut().for_each(clean),
+        Value::Object(pairs) => {
+            let all = std::mem::take(pairs).into_iter().map(|(name, mut value)| {
+                clean(&mut value);
+                (plain(&name), value)
+            });
+            *pairs = all.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A text without control characters.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn view(
@@ -197,7 +225,7 @@ impl Process {
         let arguments = String::from_utf8_lossy(&arguments);
         let words: Vec<&str> = arguments.split('\0').filter(|word| !word.is_empty()).collect();
         Some(Process {
-            command: words.join(" ").chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+            command: plain(&words.join(" ")),
             uid: fs::metadata(&folder).ok()?.uid(),
             state: fields.first()?.chars().next()?,
             cpu_s: (ticks(11)? + ticks(12)?) / ticks_per_s,
@@ -212,4 +240,27 @@ fn network_namespace(process: &str) -> u64 {
 fn monotonic_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn what_others_write_does_not_talk_to_the_terminal() {
+        let mut snapshot = sample::snapshot(1);
+        snapshot.peers[0].name = "n1\u{1b}]0;title\u{7}\nn2".into();
+        snapshot.counters.insert("a\u{1b}b".into(), 1);
+        let parsed = parsed(&serde_json::to_vec(&snapshot).expect("JSON")).expect("a snapshot");
+        assert_eq!(parsed.peers[0].name, "n1?]0;title??n2");
+        assert_eq!(parsed.counters["a?b"], 1);
+    }
+
+    #[test]
+    fn what_is_no_snapshot_is_passed_over() {
+        for text in ["", "{", "[]", "null", "{\"version\":\"9\"}"] {
+            assert_eq!(parsed(text.as_bytes()), None, "{text}");
+        }
+    }
 }

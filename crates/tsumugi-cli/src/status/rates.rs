@@ -115,7 +115,7 @@ impl PeerRates {
             }
         };
         let held = span.rates(&before.held_ns, pairs(&now.held_ns));
-        let sum = |counts: &BTreeMap<String, u64>| counts.values().sum();
+        let sum = |counts: &BTreeMap<String, u64>| counts.values().copied().fold(0, u64::saturating_add);
         PeerRates {
             number: now.number,
             bytes_sent: span.rate(before.bytes_sent, now.bytes_sent),

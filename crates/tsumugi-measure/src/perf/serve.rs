@@ -190,7 +190,7 @@ impl Server<'_> {
         let (start, mut served) = (Instant::now(), Served::default());
         let ended = self.measurements(control, &client, silence_max, &mut served);
         let measurements = served.measurements;
-        let seconds = format_args!("{:.1}", start.elapsed().as_secs_f32());
+        let seconds = format!("{:.1}", start.elapsed().as_secs_f32());
         match ended {
             Ok(()) => tracing::info!(%client, measurements, %seconds, "a client has finished"),
             Err(error) if error.is_end() => {
