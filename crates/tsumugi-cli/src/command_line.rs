@@ -1,13 +1,18 @@
 //! How the commands read their command lines.
 
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory, Error, FromArgMatches};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// The version, with the commit that it is built from where that is known.
 pub(crate) const VERSION: &str = env!("TSUMUGI_VERSION");
 
 /// Reads this process's command line; wrong usage ends it with 2.
 pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> C {
-    let matches = command::<C>().get_matches();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let matches = command::<C>().try_get_matches_from(&words);
+    let matches = matches.unwrap_or_else(|error| better(error, &words, command::<C>()).exit());
     C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
@@ -22,10 +27,31 @@ fn with_negative_numbers(command: Command) -> Command {
     command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }
 
+/// What is wrong with a value that begins as a negative number, and that clap has taken for an option: `-1K`.
+fn better(error: Error, words: &[OsString], command: Command) -> Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_number =
+            word.as_bytes().starts_with(b"-") && word.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+        match joined.last_mut().filter(|option| is_number && option.as_bytes().starts_with(b"--")) {
+            Some(option) => {
+                option.push("=");
+                option.push(word);
+            }
+            None => joined.push(word.clone()),
+        }
+    }
+    // It is only asked what it says to that.
+    command.try_get_matches_from(joined).err().unwrap_or(error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::error::{ContextKind, ErrorKind};
+    use clap::error::ContextKind;
 
     /// Calls `look` with every command that people type, and the words that lead to it.
     fn walk(command: &Command, words: &mut Vec<String>, look: &mut dyn FnMut(&Command, &[String])) {

@@ -33,6 +33,8 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         (&["--protocol", "eager"], "it needs --model message"),
         (&["--in-place"], "unexpected argument '--in-place'"),
         (&["--size", "-1"], "`-1` is not a size"),
+        (&["--size", "-1K"], "`-1K` is not a size"),
+        (&["--warp", "-1K"], "unexpected argument '--warp'"),
         (&["--count", "-5"], "`-5` is not a whole number from 1 on"),
         (&["--rounds", "-1"], "-1 is not in 1..=1000"),
         (&["--time", "-1"], "`-1` is not a number of seconds"),

@@ -4,9 +4,11 @@
 mod common;
 
 use common::with_xdp;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tsumugi_lab::testing::{Watched, copy_for_all};
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
@@ -380,6 +382,22 @@ fn status_shows_who_receives() {
     }
     assert_eq!(status["endpoints"][0]["claimed"], true);
     assert!(cluster.expect("status", 0).0.contains("through 10.77.1.1: "));
+    // What the program counts is shown while the process cannot tell of it.
+    kill_process(Pid::from_child(&server.0), Signal::STOP).expect("our own child");
+    let is_told = |status: &Value| {
+        let own =
+            status["processes"].as_array().and_then(|all| all.iter().find(|it| it["pid"] == server_pid));
+        own.is_some_and(|own| {
+            own["doing"] == "stopped"
+                && own["endpoint"]["counters"]["deposited"].as_u64() == deposited(status)
+        })
+    };
+    let start = Instant::now();
+    while !is_told(&status) {
+        assert!(start.elapsed() < Duration::from_secs(30), "{status}");
+        status = cluster.json("status --json");
+    }
+    kill_process(Pid::from_child(&server.0), Signal::CONT).expect("our own child");
     // What a process has is not given to others; what nobody has, is.
     let owners = |status: &Value| [0, 1].map(|nth: usize| status["endpoints"][nth]["owner"].as_u64());
     let (_, err) = cluster.expect("up nic0 nic1 --endpoints 2 --owner 65534", 0);

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tsumugi::snapshot::Snapshot;
 use tsumugi_rail::status_page::{self, Reading, Watched};
+use tsumugi_rail::xdp::{self, Pins, PortStatus};
 
 /// How long an endpoint that was never asked before may take to answer.
 const ANSWER_TIME: Duration = Duration::from_millis(50);
@@ -69,6 +70,8 @@ impl View {
 /// What was found at a look.
 struct Before {
     snapshot: Snapshot,
+    /// Its verdicts are those of this moment, not of when the endpoint has shown them.
+    is_live: bool,
     cpu_s: f64,
     at: Instant,
 }
@@ -80,6 +83,8 @@ pub(crate) struct Watcher {
     searched_at: Option<Instant>,
     ticks_per_s: f64,
     our_namespace: u64,
+    /// Where the endpoints of the XDP receive path are found.
+    pins: Option<Pins>,
 }
 
 impl Watcher {
@@ -90,6 +95,7 @@ impl Watcher {
             searched_at: None,
             ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
             our_namespace: network_namespace("self"),
+            pins: Pins::here().ok(),
         }
     }
 
@@ -127,15 +133,17 @@ impl Watcher {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
+        let by_xdp = self.pins.as_ref().and_then(|pins| xdp::ports(pins).ok()).unwrap_or_default();
         let mut views: Vec<View> = Vec::new();
         for page in &mut self.pages {
             let Some(reading) = page.read() else { continue };
             // For the next look.
             page.ask();
             // What another version wrote otherwise cannot be shown.
-            let Some(snapshot) = parsed(&reading.text) else { continue };
+            let Some(mut snapshot) = parsed(&reading.text) else { continue };
+            let is_live = add_live_counters(&mut snapshot, &by_xdp);
             let Some(process) = Process::read(page.process(), self.ticks_per_s) else { continue };
-            let now = Before { snapshot, cpu_s: process.cpu_s, at: Instant::now() };
+            let now = Before { snapshot, is_live, cpu_s: process.cpu_s, at: Instant::now() };
             let before = self.before.get(&page.inode());
             let view = view(page.process(), &process, &reading, &now, before, self.our_namespace);
             views.push(view);
@@ -143,6 +151,15 @@ impl Watcher {
         }
         views
     }
+}
+
+/// What the XDP program has counted for an endpoint until now, though its process makes no call. Whether that is known.
+fn add_live_counters(snapshot: &mut Snapshot, by_xdp: &[PortStatus]) -> bool {
+    let Some(port) = by_xdp.iter().find(|port| port.claimed && port.epoch == snapshot.epoch) else {
+        return false;
+    };
+    snapshot.counters.extend(port.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+    !port.counters.is_empty()
 }
 
 /// What a page says. Another user may have written it, so no text of it may talk to our terminal.
@@ -187,7 +204,12 @@ fn view(
     let age_s = (monotonic_ns().saturating_sub(endpoint.taken_ns)) as f64 / 1e9;
     let doing = Doing::of(reading, process.state, endpoint.in_event_loop);
     // Nothing new was shown: nothing has changed, as far as anybody knows.
-    let rates = before.map(|before| Rates::between(&before.snapshot, &endpoint));
+    let rates = before.map(|before| {
+        let rates = Rates::between(&before.snapshot, &endpoint);
+        let seconds = now.at.duration_since(before.at).as_secs_f64();
+        let is_live = before.is_live && now.is_live;
+        if is_live { rates.with_verdicts_of(&before.snapshot, &endpoint, seconds) } else { rates }
+    });
     let limit = limit::sentence(&endpoint, rates.as_ref(), doing, cpus, age_s);
     let network_namespace = network_namespace(&pid.to_string());
     View {

@@ -96,6 +96,12 @@ impl Rates {
         }
     }
 
+    /// The same, with verdicts that were looked up so many seconds apart.
+    pub(crate) fn with_verdicts_of(mut self, before: &Snapshot, now: &Snapshot, seconds: f64) -> Rates {
+        self.verdicts = Span(seconds).rates(&before.counters, verdicts(&now.counters));
+        self
+    }
+
     /// All packets sent again.
     pub(crate) fn resent(&self) -> f64 {
         self.resent.values().sum()
@@ -151,6 +157,14 @@ mod tests {
         );
         let its = &rates.peers[0];
         assert_eq!((its.bytes_sent, its.paths[1].packets_lost, its.held["credit"]), (250.0, 2.0, 0.5));
+    }
+
+    #[test]
+    fn verdicts_may_be_newer_than_all_else() {
+        let (before, mut now) = (sample::snapshot(3), sample::snapshot(3));
+        now.counters.insert("deposited".into(), 5_000 * 3 + 40);
+        let rates = Rates::between(&before, &now).with_verdicts_of(&before, &now, 0.5);
+        assert_eq!((rates.seconds, rates.verdicts["deposited"]), (0.0, 80.0));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use mtu::{MtuExcess, mtu_excess};
 pub use nic::{Attached, first_name};
 pub use offload::costs_segmentation;
 pub use pins::Pins;
-pub use pool::{PoolOptions, PoolStatus, PortStatus, down, status, up};
+pub use pool::{PoolOptions, PoolStatus, PortStatus, down, ports, status, up};
 pub use program::{Action, IS_COMPILED, Run};
 pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};

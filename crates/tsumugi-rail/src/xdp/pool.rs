@@ -396,9 +396,20 @@ pub fn status(pins: &Pins) -> Result<PoolStatus, XdpError> {
     let Some(pool) = pins.find_pool()? else {
         return Ok(PoolStatus { nics, strangers, ..PoolStatus::default() });
     };
-    let ports = pool.list()?.into_iter().filter_map(|port| port_status(&pool, port).transpose());
-    let ports = ports.collect::<Result<_, _>>()?;
-    Ok(PoolStatus { nics, strangers, geometry: Some(pool.geometry), ports })
+    Ok(PoolStatus { nics, strangers, geometry: Some(pool.geometry), ports: ports_of(&pool)? })
+}
+
+/// The endpoints of the pool with what they have counted, which the program goes on with while their processes make no call. None
+/// where there is no pool.
+///
+/// # Errors
+/// The BPF file system cannot be read.
+pub fn ports(pins: &Pins) -> Result<Vec<PortStatus>, XdpError> {
+    pins.find_pool()?.map_or_else(|| Ok(Vec::new()), |pool| ports_of(&pool))
+}
+
+fn ports_of(pool: &PoolFolder) -> Result<Vec<PortStatus>, XdpError> {
+    pool.list()?.into_iter().filter_map(|port| port_status(pool, port).transpose()).collect()
 }
 
 /// `None`: it is just being removed, or made anew for others.
