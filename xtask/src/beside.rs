@@ -1,4 +1,4 @@
-//! Tests that need processors and nothing else, run beside those that wait for namespaces, time-outs and each other.
+//! Tests and builds that need processors and nothing else, run beside those that wait for namespaces, time-outs and each other.
 
 use crate::tally::Tally;
 use std::fs::File;
@@ -7,20 +7,25 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// The commands of this program that are run so, in this order. What says something about other tests comes last.
-const COMMANDS: [&str; 3] = ["loom", "miri", "defects"];
+/// The commands of this program that are run so, in this order.
+const TESTS: [&str; 3] = ["loom", "miri", "defects"];
+/// What CI builds in folders of its own, to see that it can be built.
+const BUILDS: [&str; 2] = ["fuzz", "oldest"];
 
 /// What they print and how they ended.
-pub(crate) struct Beside(JoinHandle<[Ended; COMMANDS.len()]>);
+pub(crate) struct Beside(JoinHandle<Vec<Ended>>);
 
 /// A command, and what it printed and whether it succeeded, or why it could not be run.
 type Ended = (&'static str, Result<(String, bool)>);
 
 impl Beside {
-    /// Begins them, one after the other. They get only what the others leave of the processors.
-    pub(crate) fn start() -> Beside {
-        eprintln!("xtask: beside the tests, shown when they are done: {}", COMMANDS.join(", "));
-        Beside(std::thread::spawn(|| COMMANDS.map(|command| (command, run(command)))))
+    /// Begins them, one after the other, and the builds if they are wanted. They get only what the others leave of the processors.
+    pub(crate) fn start(builds: bool) -> Beside {
+        let builds = if builds { &BUILDS[..] } else { &[] };
+        let commands = [&TESTS, builds].concat();
+        eprintln!("xtask: beside the tests, shown when they are done: {}", commands.join(", "));
+        let all = move || commands.into_iter().map(|command| (command, run(command))).collect();
+        Beside(std::thread::spawn(all))
     }
 
     /// Waits for them, shows what they printed, and adds it up.

@@ -49,7 +49,7 @@ cargo xtask COMMAND
   wheel [--quick|--help]
           make a wheel of the commands and the provider, in target/wheel (python3 with venv, and PyPI)
   deb     make the Debian package of what `make build` has built, in target/debian (cargo-deb)
-  ci      formatting, style, lints, documentation, fuzz targets, the oldest Rust, then all tests";
+  ci      formatting, style, lints, documentation, then all tests, and beside them the fuzz targets and the oldest Rust";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -74,8 +74,8 @@ fn main() -> ExitCode {
             true
         }
         ["deb"] => packages::deb(),
-        ["oldest"] => toolchain::check_oldest(&root()),
-        ["fuzz"] => fuzz(),
+        ["oldest"] => concluded(|tally| tally.note(toolchain::check_oldest(&root()))),
+        ["fuzz"] => concluded(|tally| tally.note(fuzz())),
         ["miri"] => concluded(miri),
         ["defects"] => concluded(|tally| defects::run(tally, Which::All)),
         ["defects", "--controls"] => concluded(|tally| defects::run(tally, Which::AllAndControls)),
@@ -142,7 +142,8 @@ fn test() -> bool {
     let mut kernel = KernelLog::watch_but_for("tsumugi-test");
     // Built first, with the processors to itself.
     tally.run(&["test", "--workspace", "--no-run"], &[]);
-    let beside = Beside::start();
+    // Tests leave the processors idle while they wait.
+    let beside = Beside::start(std::env::var_os("CI").is_some_and(|ci| ci == "true"));
     // Most of them wait more than they compute.
     let threads = (2 * std::thread::available_parallelism().map_or(1, usize::from)).to_string();
     tally.run(&["test", "--workspace", "--no-fail-fast"], &[("RUST_TEST_THREADS", &threads)]);
@@ -221,8 +222,6 @@ fn ci() -> bool {
         ("tidy", tidy()),
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
-        ("fuzz", fuzz()),
-        ("oldest", toolchain::check_oldest(&root())),
     ];
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {

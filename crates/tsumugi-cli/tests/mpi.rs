@@ -230,12 +230,13 @@ fn an_evaluation_tells_each_figure_of_everything_that_carries_messages() {
             page.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/1999/xhtml", "h2")));
         let headings: Vec<&str> = headings.filter_map(|node| node.text()).collect();
         let expected = [
-            "What it says",
+            "What Tsumugi gives on this machine",
             "Two ranks",
             "Collective operations",
             "Integer sort, class S",
             "Overlap",
             "Figures",
+            "How this was measured",
         ];
         assert_eq!(headings, expected);
         let left = std::fs::read_dir(mpi.programs.parent().unwrap()).unwrap();

@@ -249,10 +249,19 @@ fn cpus(cpus: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
+    //! Conditions as they might have been.
+
     use super::*;
 
-    fn side(host: &str, receive: &str) -> Side {
+    /// Three rounds between two nodes.
+    pub(crate) fn measured() -> Conditions {
+        let mut measured = Conditions::rounds(3, 0.5);
+        measured.add([&side("n0", "xdp"), &side("n1", "socket")]);
+        measured
+    }
+
+    pub(super) fn side(host: &str, receive: &str) -> Side {
         let nic = Nic {
             name: "nic0".into(),
             driver: Some("veth".into()),
@@ -270,6 +279,12 @@ mod tests {
             cpus: 2,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::side;
+    use super::*;
 
     #[test]
     fn sides_that_are_alike_have_one_line() {

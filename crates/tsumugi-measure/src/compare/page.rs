@@ -168,7 +168,7 @@ pub(crate) mod samples {
         let machine = Machine { host, wire, mtu_bytes: Some(1500), ..Machine::here() };
         let costs = Some(crate::costs::samples::report(1000.0));
         let summary = summary::paragraphs(&results, &machine);
-        let (rows, measured) = (results.rows(), crate::conditions::Conditions::default());
+        let (rows, measured) = (results.rows(), crate::conditions::samples::measured());
         super::page(&results, &Comparison { rows, measured, machine, summary, costs })
     }
 }

@@ -162,7 +162,7 @@ pub(crate) mod samples {
     use super::super::contender::Contender;
     use super::super::results::samples;
     use super::*;
-    use crate::conditions::Conditions;
+    use crate::conditions::samples::measured;
     use crate::machine::Machine;
 
     /// Every case with every policy. Flows have less and less, and with the third policy and later ones much less.
@@ -179,7 +179,7 @@ pub(crate) mod samples {
             }
         }
         let machine = Machine { host: "a <b> & \"c\"".into(), wire: "lab (veth)".into(), ..Machine::here() };
-        Evaluation::new(Case::ALL.to_vec(), rows, Conditions::default(), machine)
+        Evaluation::new(Case::ALL.to_vec(), rows, measured(), machine)
     }
 
     /// What `eval bonding --html` writes.

@@ -234,7 +234,7 @@ pub(crate) mod samples {
             rows: measured.rows(&carriers),
             paper: &paper::FIGURE_6,
             failures,
-            measured: crate::conditions::Conditions::default(),
+            measured: crate::conditions::samples::measured(),
             machine: Machine { wire, ..Machine::here() },
             carriers,
         }
