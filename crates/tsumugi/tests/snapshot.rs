@@ -50,12 +50,16 @@ fn traffic_is_counted_by_peer_and_path() {
     assert!((bytes as u64..2 * bytes as u64).contains(&its.bytes_sent), "{its:#?}");
     assert_eq!(snapshot.counters["bytes_sent"], its.bytes_sent);
     let [path] = its.paths[..] else { panic!("{its:#?}") };
-    assert_eq!((path.bytes_sent, path.in_flight, path.lost), (its.bytes_sent, 0, 0));
+    assert_eq!((path.bytes_sent, path.in_flight), (its.bytes_sent, 0));
     assert!(path.delivered > 0 && path.rtt_ns_min.is_some_and(|ns| ns <= path.srtt_ns));
-    // What one has sent the other has received, to the byte.
+    // A loaded machine may stop this thread until a time-out sends a packet again: only that the other does not count.
+    let resent: u64 = its.resent.values().sum();
+    assert_eq!(path.lost, resent, "{its:#?}");
     let theirs = there.snapshot();
-    assert_eq!(only_peer(&theirs).bytes_received, its.bytes_sent);
-    assert_eq!(theirs.counters["bytes_received"], its.bytes_sent);
+    let received = only_peer(&theirs).bytes_received;
+    assert!(received <= its.bytes_sent, "{its:#?} {theirs:#?}");
+    assert!(received + resent * path.datagram_bytes as u64 >= its.bytes_sent, "{its:#?} {theirs:#?}");
+    assert_eq!(theirs.counters["bytes_received"], received);
 }
 
 #[test]
