@@ -6,7 +6,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tsumugi::snapshot::Snapshot;
+use tsumugi_rail::status_page;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 /// Says that this is the copy in a namespace.
@@ -79,6 +81,22 @@ impl Running {
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
         said
+    }
+
+    /// Waits until messages have come to it.
+    fn until_it_receives(&self) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        let receives = |mut page: status_page::Watched| {
+            page.ask();
+            let text = page.read().map(|reading| reading.text).unwrap_or_default();
+            serde_json::from_slice::<Snapshot>(&text)
+                .is_ok_and(|snapshot| snapshot.counters["messages_received"] > 0)
+        };
+        let its = |page: &status_page::Watched| page.process() == self.child.id();
+        while !status_page::find().into_iter().filter(its).any(receives) {
+            assert!(Instant::now() < patience, "nothing comes");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn kill(&mut self) {
@@ -204,7 +222,7 @@ fn data_pass_through_a_pipeline_and_its_end_is_told_when_one_of_it_dies() {
         assert!(said.starts_with(&format!("place {place}: {bytes} B, their sum is {sum}, ")), "{said}");
     }
     let [first, middle, mut last] = three("pipeline", &(1u64 << 40).to_string());
-    std::thread::sleep(Duration::from_millis(300));
+    last.until_it_receives();
     last.kill();
     assert!(middle.fail().contains("is gone: its process has ended"));
     let said = first.fail();
