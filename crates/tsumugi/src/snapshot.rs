@@ -5,9 +5,11 @@
 
 use crate::endpoint::core::paths::PathReport;
 use crate::report::Report;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// Peers that an endpoint shows, at most: those with most traffic since it was looked at last.
 pub const PEERS_SHOWN_MAX: usize = 64;
@@ -44,6 +46,19 @@ pub struct Snapshot {
     pub peers_known: u32,
     /// Those that are shown.
     pub peers: Vec<PeerSnapshot>,
+}
+
+impl Snapshot {
+    /// How long ago it was taken, on this host.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        Duration::from_nanos(now_ns().saturating_sub(self.taken_ns))
+    }
+}
+
+/// The clock that snapshots say the time by: it is the same for all processes of a host.
+pub(crate) fn now_ns() -> u64 {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default().as_nanos() as u64
 }
 
 /// How full an endpoint's receive side is.

@@ -68,7 +68,7 @@ mod tests {
             over_ucx: None,
             values: vec![3.0],
             rounds: 1,
-            spread: 0.0,
+            spread: None,
             better: tsumugi_measure::Better::Lower,
         };
         let rows = read(&row).expect("an evaluation");

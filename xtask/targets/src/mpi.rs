@@ -85,7 +85,7 @@ mod tests {
             over_ucx: None,
             values: vec![1.0],
             rounds: 1,
-            spread: 0.0,
+            spread: None,
             better: tsumugi_measure::Better::Lower,
         };
         let rows = [

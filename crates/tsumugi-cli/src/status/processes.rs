@@ -201,7 +201,7 @@ fn view(
     let cpus = before.map(|before| {
         (now.cpu_s - before.cpu_s).max(0.0) / now.at.duration_since(before.at).as_secs_f64().max(1e-3)
     });
-    let age_s = (monotonic_ns().saturating_sub(endpoint.taken_ns)) as f64 / 1e9;
+    let age_s = endpoint.age().as_secs_f64();
     let doing = Doing::of(reading, process.state, endpoint.in_event_loop);
     // Nothing new was shown: nothing has changed, as far as anybody knows.
     let rates = before.map(|before| {
@@ -257,11 +257,6 @@ impl Process {
 
 fn network_namespace(process: &str) -> u64 {
     fs::metadata(format!("/proc/{process}/ns/net")).map_or(0, |data| data.ino())
-}
-
-fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 #[cfg(test)]

@@ -98,8 +98,9 @@ pub(super) struct Round {
 pub(crate) struct Figure {
     /// Median, ns.
     pub(crate) ns: f64,
-    /// (largest − smallest) / median.
-    pub(crate) spread: f64,
+    /// (largest − smallest) / median, where there is more than one round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spread: Option<f64>,
 }
 
 impl Figure {
@@ -107,7 +108,7 @@ impl Figure {
     pub(super) fn of(rounds: impl IntoIterator<Item = f64>) -> Figure {
         OverRounds::of(rounds).map_or(Figure::default(), |over| Figure {
             ns: rounded(over.median),
-            spread: rounded(over.spread.unwrap_or(0.0)),
+            spread: over.spread.map(rounded),
         })
     }
 }
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(costs.sum_ns, 7.0 * 110.0 - 55.0);
         assert_eq!(costs.one_way_ns, 680.0);
         assert!((costs.difference - 35.0 / 680.0).abs() < 1e-3 && costs.adds_up, "{costs:?}");
-        assert!(costs.parts[0].figure.spread > 7.0);
+        assert!(costs.parts[0].figure.spread > Some(7.0));
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
     fn parts_come_back_from_json() {
         let costs = Costs::of("packet", 64, &[round(100.0, 50.0, 1300.0)]);
         let text = serde_json::to_string(&costs).expect("JSON");
-        assert!(text.contains(r#"{"part":"library_send","ns":100.0,"spread":0.0}"#), "{text}");
+        assert!(text.contains(r#"{"part":"library_send","ns":100.0}"#), "{text}");
         assert_eq!(serde_json::from_str::<Costs>(&text).expect("the same"), costs);
     }
 }

@@ -83,7 +83,8 @@ fn conversing_row(report: &Report) -> Vec<String> {
 }
 
 pub(super) fn with_spread(figure: Figure) -> String {
-    format!("{} ±{:.0} %", units::time(figure.ns), figure.spread * 50.0)
+    let spread = figure.spread.map_or_else(String::new, |spread| format!(" ±{:.0} %", spread * 50.0));
+    units::time(figure.ns) + &spread
 }
 
 fn micro(us: Option<f64>) -> String {
@@ -149,7 +150,7 @@ mod tests {
         let text = text(&samples::report(650.0));
         for line in [
             "Cost of a message of 64 B",
-            "part                       packet+xdp",
+            "part                   packet+xdp",
             "bare UDP   P1: PM  P1: TCP",
             "system call",
             "180 ns",

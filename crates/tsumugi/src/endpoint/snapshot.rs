@@ -3,10 +3,8 @@
 use super::Endpoint;
 use super::core::snapshot::Around;
 use super::shared::Inner;
-use crate::snapshot::Snapshot;
-use rustix::time::{ClockId, clock_gettime};
+use crate::snapshot::{Snapshot, now_ns};
 use tsumugi_wire::Instant;
-use tsumugi_wire::time::SECOND_NS;
 
 impl Inner {
     /// Shows what there is to tell, if somebody has asked or it was not done for a while.
@@ -32,9 +30,8 @@ impl Inner {
 
     fn snapshot(&mut self, now: Instant) -> Snapshot {
         let report = self.report();
-        let time = clock_gettime(ClockId::Monotonic);
         let around = Around {
-            taken_ns: time.tv_sec.unsigned_abs() * SECOND_NS + time.tv_nsec.unsigned_abs(),
+            taken_ns: now_ns(),
             report,
             wait: self.waiter.policy().to_string(),
             in_event_loop: self.shown,

@@ -43,8 +43,9 @@ pub struct FigureRow {
     pub better: Better,
     /// How many rounds the medians are over.
     pub rounds: u32,
-    /// (largest − smallest) / median of the values.
-    pub spread: f64,
+    /// (largest − smallest) / median of the values, where there is more than one round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
 }
 
 impl FigureRow {
@@ -129,7 +130,7 @@ impl Measured {
                 .filter(|_| other != over && unit != "ratio")
         };
         let (over_tcp, over_ucx) = (ratio(Carrier::Tcp), ratio(Carrier::Ucx));
-        let spread = rounded(spread.unwrap_or(0.0));
+        let spread = spread.map(rounded);
         let better = better(&unit);
         Some(FigureRow {
             key: key.clone(),

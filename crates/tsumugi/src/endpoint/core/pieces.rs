@@ -106,10 +106,7 @@ impl Core {
         let address = peer.paths[usize::from(path)].address;
         let all = rail.send(now, address, &pieces)? == count;
         if all {
-            let bytes = pieces.iter().map(|piece| piece.bytes() as u64).sum::<u64>();
-            peer.paths[usize::from(path)].bytes_sent += bytes;
-            peer.bytes_sent += bytes;
-            self.tally.bytes_sent += bytes;
+            self.tally.bytes_sent += peer.count_sent(path, &pieces);
             if peer.is_multirail() {
                 self.multirail.policy.on_sent(index, path, 1, whole.len() as u64);
                 if self.multirail.policy.is_copied() {

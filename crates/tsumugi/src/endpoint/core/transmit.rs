@@ -293,9 +293,7 @@ impl Core {
         }
         let address = peer.paths[usize::from(path)].address;
         let taken = rail.send(now, address, &out)?;
-        let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
-        peer.paths[usize::from(path)].bytes_sent += bytes;
-        peer.bytes_sent += bytes;
+        let bytes = peer.count_sent(path, &out[..taken]);
         self.tally.bytes_sent += bytes;
         if peer.is_multirail() {
             self.multirail.policy.on_sent(index, path, taken as u32, bytes);

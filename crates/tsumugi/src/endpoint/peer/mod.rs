@@ -27,6 +27,7 @@ use repairs::Repairs;
 use sizes::Sizes;
 use std::net::SocketAddr;
 use tsumugi_proto::Sender;
+use tsumugi_rail::Packet;
 use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::{Instant, Psn};
@@ -93,6 +94,14 @@ impl Peer {
             bytes_sent: 0,
             traffic_shown: 0,
         }
+    }
+
+    /// Counts what was sent to it over a path. Returns the bytes.
+    pub(crate) fn count_sent(&mut self, path: u8, packets: &[Packet<'_>]) -> u64 {
+        let bytes = packets.iter().map(|packet| packet.bytes() as u64).sum();
+        self.paths[usize::from(path)].bytes_sent += bytes;
+        self.bytes_sent += bytes;
+        bytes
     }
 
     /// The connection is over. What the peer is stays, and what the next connection must know of this one. Returns the rest.
