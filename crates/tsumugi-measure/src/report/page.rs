@@ -104,8 +104,9 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<(Vec<String>, Option<&'static str>)>,
 }
 
-/// A table with more columns fills the page's width.
+/// A table with more columns, or with so many characters in a row and the space of two between them, fills the page's width.
 const COLUMNS_NARROW: usize = 7;
+const ROW_CHARS_NARROW: usize = 80;
 /// With more, its text is smaller on paper.
 const COLUMNS_MANY: usize = 9;
 /// Cells and headings that have room beside each other on a telephone.
@@ -121,7 +122,9 @@ impl Table {
     }
 
     fn is_wide(&self) -> bool {
-        self.header.len() > COLUMNS_NARROW
+        let chars = |(cells, _): &(Vec<String>, _)| cells.iter().map(|cell| cell.chars().count() + 2).sum();
+        let row_chars: usize = self.rows.iter().map(chars).max().unwrap_or(0);
+        self.header.len() > COLUMNS_NARROW || row_chars > ROW_CHARS_NARROW
     }
 
     /// Whether two of its cells with their headings have no room beside each other on a telephone.

@@ -3,35 +3,25 @@
 use super::Carrier;
 use super::figures::FigureRow;
 use super::show::{seconds, value};
-use crate::sizes;
 
 /// How often the integer sort exchanges keys (`ITERATIONS` of `bench/is.c`).
 const EXCHANGES: f64 = 10.0;
 
-/// The floors of a figure, as its title says them; none where nothing was measured that is one.
-pub(super) fn texts(rows: &[FigureRow], row: &FigureRow) -> Vec<String> {
-    let of = |floor: Carrier| Some(format!("{}: {}", floor.text(), text(rows, row, floor)?));
-    Carrier::FLOORS.into_iter().filter_map(of).collect()
-}
-
-fn text(rows: &[FigureRow], row: &FigureRow, floor: Carrier) -> Option<String> {
+/// What a floor gives where a figure stands. `None`: nothing was measured that is one.
+pub(super) fn text(rows: &[FigureRow], row: &FigureRow, floor: Carrier) -> Option<String> {
     let of_udp = |figure: &'static str| {
         let rows = rows.iter().filter(move |row| row.over == floor);
         rows.filter(move |row| row.key.figure == figure && row.key.ranks == 2)
     };
-    let shown = |figure| {
-        let rows = of_udp(figure).map(|row| format!("{} {}", sizes::show(row.key.size_bytes), value(row)));
-        let rows: Vec<String> = rows.collect();
-        (!rows.is_empty()).then(|| rows.join(", "))
-    };
+    let of_size = |figure| of_udp(figure).find(|udp| udp.key.size_bytes == row.key.size_bytes).map(value);
     match row.key.figure.as_str() {
-        "latency" => shown("udp_latency"),
-        "bandwidth_both_ways" => shown("udp_bandwidth_both_ways"),
-        // Each of two ranks keeps half of its keys.
+        "latency" => of_size("udp_latency"),
+        "bandwidth_both_ways" => of_size("udp_bandwidth_both_ways"),
+        // Its keys alone, of which each of two ranks keeps half.
         "is_communication" if row.key.ranks == 2 => {
             let stream = of_udp("udp_bandwidth_both_ways").next_back()?;
             let bytes = row.key.size_bytes as f64 / 2.0 * EXCHANGES;
-            Some(format!("{} for the keys alone", seconds(bytes / (stream.value * 1e6))))
+            Some(seconds(bytes / (stream.value * 1e6)))
         }
         _ => None,
     }
@@ -56,8 +46,12 @@ mod tests {
             measured.add(1, Carrier::Tcp, figures::read(&sort).unwrap());
         }
         let rows = measured.rows(&[Carrier::Tcp]);
-        let floors: Vec<String> = rows.iter().map(|row| texts(&rows, row).join("; ")).collect();
-        let keys = "bare UDP: 20.0 ms for the keys alone; bare UDP beside XDP: 100 ms for the keys alone";
-        assert_eq!(floors, ["", "", "", keys, "", ""], "{rows:?}");
+        let floors = |row| Carrier::FLOORS.map(|floor| text(&rows, row, floor).unwrap_or_default());
+        let of_two = |row: &&FigureRow| (row.key.figure.as_str(), row.key.ranks) == ("is_communication", 2);
+        assert_eq!(rows.iter().find(of_two).map(floors), Some(["20.0 ms".to_owned(), "100 ms".to_owned()]));
+        assert!(
+            rows.iter().filter(|row| !of_two(row)).flat_map(floors).all(|cell| cell.is_empty()),
+            "{rows:?}"
+        );
     }
 }

@@ -51,13 +51,14 @@ pub(super) struct Section {
 /// What the column of a ratio to tcp is called.
 pub(super) const RATIO: &str = "×";
 
-/// What columns are called: each way, and its ratio to tcp if that says something.
-fn header(ways: &[Carrier], has_ratio: bool) -> Vec<String> {
+/// What columns are called: each way, and its ratio to tcp if that says something; and the floors.
+fn header(ways: &[Carrier], has_ratio: bool, floors: &[Carrier]) -> Vec<String> {
     let ways = ways.iter().flat_map(|over| {
         let ratio = (has_ratio && *over != Carrier::Tcp).then(|| RATIO.to_owned());
         [over.text().to_owned()].into_iter().chain(ratio)
     });
-    ["size".to_owned()].into_iter().chain(ways).collect()
+    let floors = floors.iter().map(|floor| floor.text().to_owned());
+    ["size".to_owned()].into_iter().chain(ways).chain(floors).collect()
 }
 
 /// A table for each figure and number of ranks.
@@ -85,13 +86,28 @@ pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
                 cells.push(ratio.map_or_else(String::new, units::three_digits));
             }
         }
-        let (title, header) = (title(evaluation, first), header(&ways, has_ratio));
+        let floors = floors(evaluation, first);
+        cells.extend(
+            floors.iter().map(|floor| floor::text(&evaluation.rows, first, *floor).unwrap_or_default()),
+        );
+        let (title, header) = (title(evaluation, first), header(&ways, has_ratio, &floors));
         match sections.iter_mut().find(|known| known.title == title && known.header == header) {
             Some(known) => known.rows.push(cells),
             None => sections.push(Section { title, header, rows: vec![cells] }),
         }
     }
     sections
+}
+
+/// The floors that there are in a figure's table, at any of its sizes.
+fn floors(evaluation: &Evaluation, row: &FigureRow) -> Vec<Carrier> {
+    let rows = &evaluation.rows;
+    let of_table =
+        |other: &&FigureRow| (&other.key.figure, other.key.ranks) == (&row.key.figure, row.key.ranks);
+    let is_there = |floor: &Carrier| {
+        rows.iter().filter(of_table).any(|other| floor::text(rows, other, *floor).is_some())
+    };
+    Carrier::FLOORS.into_iter().filter(is_there).collect()
 }
 
 fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
@@ -103,10 +119,11 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
         "overlap_sender" => "overlap of MPI_Isend with computation".to_owned(),
         "overlap_receiver" => "overlap of MPI_Irecv with computation".to_owned(),
         "is_time" => format!("integer sort, class {}: whole time", evaluation.class),
-        "is_communication" => format!("integer sort, class {}: time in communication", evaluation.class),
+        "is_communication" => {
+            let floors = if floors(evaluation, row).is_empty() { "" } else { " (floors: its keys alone)" };
+            format!("integer sort, class {}: time in communication{floors}", evaluation.class)
+        }
         other => other.to_owned(),
     };
-    let floors = floor::texts(&evaluation.rows, row);
-    let floor = if floors.is_empty() { String::new() } else { format!(" ({})", floors.join("; ")) };
-    format!("{what}{floor}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
+    format!("{what}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
 }
