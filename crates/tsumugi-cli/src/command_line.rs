@@ -1,5 +1,6 @@
 //! How the commands read their command lines.
 
+use crate::layout;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, Error, FromArgMatches};
 use std::ffi::OsString;
@@ -16,11 +17,12 @@ pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> C {
     C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The command whose options take negative numbers, so that who knows what is expected says what is wrong with them.
+/// The command as people meet it.
 fn command<C: CommandFactory>() -> Command {
-    with_negative_numbers(C::command())
+    layout::fitted(with_negative_numbers(C::command()), layout::TERMINAL)
 }
 
+/// Its options take negative numbers, so that who knows what is expected says what is wrong with them.
 fn with_negative_numbers(command: Command) -> Command {
     let is_option = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
     let takes = |arg: clap::Arg| if is_option(&arg) { arg.allow_negative_numbers(true) } else { arg };
@@ -121,6 +123,22 @@ mod tests {
                 assert!(line.contains(&format!("{name} ")) || line.ends_with(&name), "{name}: {line}");
             }
             assert!(help.contains("Examples:"), "{name}");
+        });
+    }
+
+    #[test]
+    fn examples_are_not_broken() {
+        every_command(&mut |command, words| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = help.lines().collect();
+            let is_example = |line: &str| line.contains("tsumugi ");
+            let indentation = |line: &str| line.len() - line.trim_start().len();
+            for pair in lines.windows(2).filter(|pair| pair[0].starts_with("  ") && is_example(pair[0])) {
+                // Within quotes a shell takes it for the same.
+                let is_quoted = pair[0].matches('\'').count() % 2 == 1;
+                let is_next = indentation(pair[1]) != indentation(pair[0]) || is_example(pair[1]);
+                assert!(is_quoted || is_next, "{words:?}: {pair:#?}");
+            }
         });
     }
 

@@ -20,6 +20,7 @@ macro_rules! eprintln {
 mod command_line;
 mod doctor;
 mod lab;
+mod layout;
 pub mod mpiexec;
 pub mod pages;
 mod status;
@@ -27,16 +28,19 @@ mod switch;
 mod top;
 mod xdp;
 
+/// The heading of options that each command takes.
+const OF_ALL: &str = "Options of all commands";
+
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]
 #[command(name = "tsumugi", version = command_line::VERSION, propagate_version = true)]
 struct Arguments {
     /// NICs and networks to use, with ! before what not to use: names (eth0, ib*), addresses, networks (10.1.0.0/16), and
     /// commas between them. As the environment variable TSUMUGI_NETWORKS.
-    #[arg(long, global = true, value_name = "LIST", allow_hyphen_values = true)]
+    #[arg(long, global = true, help_heading = OF_ALL, value_name = "LIST", allow_hyphen_values = true)]
     networks: Option<Networks>,
     /// Write to standard error what the library does, up to this level: off, error, warn, info, debug or trace.
-    #[arg(long, global = true, value_name = "LEVEL", env = log::VARIABLE, hide_env_values = true)]
+    #[arg(long, global = true, help_heading = OF_ALL, value_name = "LEVEL", env = log::VARIABLE, hide_env_values = true)]
     log: Option<log::Verbosity>,
     #[command(subcommand)]
     command: Command,

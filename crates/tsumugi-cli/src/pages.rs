@@ -1,5 +1,6 @@
 //! What is made of the command line's own descriptions: manual pages and completions.
 
+use crate::layout;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::fs;
@@ -41,7 +42,8 @@ pub fn commands() -> [clap::Command; 2] {
 /// A page for each command, and for each of its subcommands that is shown.
 pub(crate) fn man_pages(arguments: &ManPages) -> tsumugi_measure::CommandResult {
     fs::create_dir_all(&arguments.folder)?;
-    for mut command in commands() {
+    for command in commands() {
+        let mut command = layout::fitted(command, layout::MANUAL_PAGE);
         // So that subcommands have the options of all, and names like `tsumugi-up`.
         command.build();
         write_pages(&arguments.folder, &command)?;

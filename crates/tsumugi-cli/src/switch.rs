@@ -26,10 +26,10 @@ are refused. VLAN tags are kept, and each VLAN is learned by itself.
 
 --hook says where the program gets frames:
 
-  native     XDP in the NICs' drivers, before the kernel has made anything of a frame. The default where all NICs are real, and their
-             drivers take the program and send what it forwards. Frames in several buffers go to the bridge. NICs are told to leave
+  native     XDP in the NICs' drivers, before the kernel has made anything of a frame. The default where all NICs are real, and their \
+             drivers take the program and send what it forwards. Frames in several buffers go to the bridge. NICs are told to leave \
              VLAN tags in frames (`ethtool -K NIC rxvlan off`)
-  tc         the ingress of tc, behind XDP: any NIC, any frame; Linux 6.6. The default where a NIC is virtual, for there XDP copies
+  tc         the ingress of tc, behind XDP: any NIC, any frame; Linux 6.6. The default where a NIC is virtual, for there XDP copies \
              every frame first
   generic    XDP behind the drivers: before Linux 6.6. Real NICs are told not to join frames, too (`ethtool -K NIC gro off`)
 
@@ -48,7 +48,7 @@ Frames are counted at the port that they come in by:
   forwarded  sent on by the program
   flooded    given to the bridge: a broadcast or multicast, or nobody knows yet where its destination is
   shown      given to the bridge, which is to learn where its source is: new or moved ones, others now and then
-  bridged    given to the bridge: it is too long for its port, or the port has just gone; by XDP also if it lies in several buffers
+  bridged    given to the bridge: it is too long for its port, or the port has just gone; by XDP also if it lies in several buffers \
              (native: or another of its source did in the last 2 s), or comes from a virtual NIC and goes to a real one
   local      given to the bridge: it is for this host
   filtered   dropped: its destination is at the port that it came from
@@ -56,8 +56,8 @@ Frames are counted at the port that they come in by:
   malformed  dropped: its source is a group address, zero or this host's own, or its VLAN tag is cut off
   counted    taken: it was for the box itself, which counts for groups
 
-Groups are those of programs (`Group::use_switch_box`, docs/models.md), which have the box on their way count their barriers and small
-reductions and make packets for each out of one of a broadcast, and those of one that sends to several (`tsumugi::multicast`). One line tells of a group: how many of its members have joined, and how many generations are complete. Packets for the
+Groups are those of programs (`Group::use_switch_box`, docs/models.md), which have the box on their way count their barriers and small \
+reductions and make packets for each out of one of a broadcast, and those of one that sends to several (`tsumugi::multicast`). One line tells of a group: how many of its members have joined, and how many generations are complete. Packets for the \
 box come to:
 
   join       a member joined, or said so again

@@ -21,8 +21,8 @@ const KEY_TIME: Duration = Duration::from_millis(100);
 /// What to show.
 #[derive(Args)]
 #[command(after_help = "\
-Your own processes, and as root everybody's, with endpoints of either receive path. The chosen one is shown with its peers and
-paths. `tsumugi status --help` explains every word. A process that is watched writes a page of text once for each refresh,
+Your own processes, and as root everybody's, with endpoints of either receive path. The chosen one is shown with its peers and \
+paths. `tsumugi status --help` explains every word. A process that is watched writes a page of text once for each refresh, \
 which costs it some 10 µs, and 150 µs with 64 peers.
 
 Keys: up and down choose, s sorts by another column, space halts, + and - refresh sooner and later, q ends.

@@ -51,17 +51,17 @@ pub(crate) enum Offloads {
 /// Options of this command.
 #[derive(Args)]
 #[command(after_help = "\
-As root this makes two nodes of its own (network namespaces joined by a veth pair) and removes them again;
+As root this makes two nodes of its own (network namespaces joined by a veth pair) and removes them again; \
 otherwise it measures over loopback, and says so.
 
-Each round runs every transport once, in a rotated order, each in fresh processes pinned to different CPUs.
-A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, send path udp and receive
+Each round runs every transport once, in a rotated order, each in fresh processes pinned to different CPUs. \
+A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, send path udp and receive \
 path socket) within a round.
 
-Tsumugi's other rows are named by send and receive path, as in udp+xdp. Rows with xdp, and no others, have labs of
-their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away. With
-busy-poll processes run the NICs' polls themselves, which spares interrupts where a NIC has any: a veth has none.
-raw-xdp streams full frames and limits how many are in flight; raw-write makes round trips only. Unless --mtu is 9000 or
+Tsumugi's other rows are named by send and receive path, as in udp+xdp. Rows with xdp, and no others, have labs of \
+their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away. With \
+busy-poll processes run the NICs' polls themselves, which spares interrupts where a NIC has any: a veth has none. \
+raw-xdp streams full frames and limits how many are in flight; raw-write makes round trips only. Unless --mtu is 9000 or \
 --offloads on, a section of bandwidth at MTU 9000 is added.
 
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.
@@ -70,7 +70,7 @@ Where the time of a 64 B message goes, part by part, is what `tsumugi perf costs
 
 Remote writes are measured beside messages of their length, and streams of tagged messages of up to 1 GiB beside those of 1 MiB.
 
-TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's
+TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's \
 (udp+xdp, adaptive) that share the NICs and the CPUs with it.
 
 Examples:

@@ -38,11 +38,11 @@ on two CPUs talk to each other through the library with the XDP receive path; ea
 
   library, sending     from the application's call to the system call
   system call          the call that sends, refused before anything is done
-  driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
+  driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more \
                        when nobody takes the frame
   softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
   program (protocol)   the XDP program, by the kernel's statistics of its runs
-  (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the
+  (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the \
                        frame is dropped: with cache lines that are waited for. Not in the sum
   wire (cache line)    a veth pair has none: the time of a cache line from one CPU to the other
   library, receiving   from the record in the queue to the application's bytes, and giving it back

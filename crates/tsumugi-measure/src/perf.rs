@@ -36,7 +36,7 @@ pub(crate) const PORT: u16 = 7411;
   On one host:    tsumugi perf serve
   On another:     tsumugi perf latency node1
                   tsumugi perf latency node1 --size 8..64K --wait spin
-                  tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
+                  tsumugi perf bandwidth node1 --faults loss=1%,seed=7
                   tsumugi perf bandwidth node1 --transport tcp-spin
                   tsumugi perf overlap node1 --receive xdp
                   tsumugi perf models node1 --wait spin
@@ -192,13 +192,13 @@ const AZC_EXAMPLES: &str = examples!(
 const OVERLAP: &str = "\
 Share of a message's transfer that is hidden behind a computation of the receiver, which is this side.
 
-It asks the server for a message and waits: that takes t_transfer. It asks for another one,
-computes for T = 2 t_transfer without calling the library, and receives it: that takes t_both. The overlap is
-(t_transfer + T - t_both) / t_transfer, within 0 and 1: 1 when the message was there after the computation, 0 when it
+It asks the server for a message and waits: that takes t_transfer. It asks for another one, \
+computes for T = 2 t_transfer without calling the library, and receives it: that takes t_both. The overlap is \
+(t_transfer + T - t_both) / t_transfer, within 0 and 1: 1 when the message was there after the computation, 0 when it \
 only began to arrive then. Figures are medians.";
 
 const MODELS: &str = "\
-The programming models beside each other: one-way latency, overhead (LogP's o_s and o_r) and bandwidth of each, by
+The programming models beside each other: one-way latency, overhead (LogP's o_s and o_r) and bandwidth of each, by \
 message size, in turn and round by round, so that a disturbance meets all of them.
 
   channel         messages on a channel
@@ -207,15 +207,15 @@ message size, in turn and round by round, so that a disturbance meets all of the
   write           remote writes into the other side's memory, which looks whether they are there
   message         tagged messages, received by requests that are posted ahead
 
-What a model does not carry (active messages of more than 64 KiB) is left out. Sizes are 8 B to 4 KiB, and of bandwidth 512 B to
+What a model does not carry (active messages of more than 64 KiB) is left out. Sizes are 8 B to 4 KiB, and of bandwidth 512 B to \
 1 MiB, unless --size says others.";
 
 const AZC: &str = "\
-Tagged messages of random lengths up to --size, 256 B to 256 KiB if none is given, per second: active zero-copy, where the data
-follow their head without a handshake and the receiver supplies the buffer when the head arrives, against eager sending
+Tagged messages of random lengths up to --size, 256 B to 256 KiB if none is given, per second: active zero-copy, where the data \
+follow their head without a handshake and the receiver supplies the buffer when the head arrives, against eager sending \
 up to 8 KiB and rendezvous above (figure 9 of P3: Aoki et al., MMP on Maestro2, 2006). Receives are posted ahead.
 
-The two are measured in turn and round by round; the ratio is the median of the rounds' ratios. Once each message leaves
+The two are measured in turn and round by round; the ratio is the median of the rounds' ratios. Once each message leaves \
 when the one before was answered, so that a handshake is waited for; once as many are under way as go, which hides it.";
 
 /// Options of `perf serve`.

@@ -56,7 +56,7 @@ written without a pause: 'stopped' is the bandwidth of what is acknowledged mean
 
 Examples:
   sudo tsumugi perf translate
-  sudo tsumugi perf translate --translations 0,15 --pages 1,5,10,14,15,16,20 --replacement fifo
+  sudo tsumugi perf translate --translations 0,15 --replacement fifo
   sudo tsumugi perf translate --json | jq '.figures[] | {pages, translations, transfer_ns}'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";

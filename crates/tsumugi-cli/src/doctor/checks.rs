@@ -13,12 +13,9 @@ use std::time::Instant;
 use tsumugi::DEFAULT_PORT;
 use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_measure::nics;
-use tsumugi_rail::kernel_version;
 use tsumugi_rail::xdp::{self, MtuExcess, Pins, PortStatus, Stranger};
+use tsumugi_rail::{UdpOptions, kernel_version};
 
-/// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
-/// still be descheduled for 3 ms.
-const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
 /// `bpf_xdp_load_bytes` came with 5.18.
 const KERNEL_FOR_XDP: (u32, u32) = (5, 18);
 /// UDP segmentation offload (4.18), receive offload (5.0).
@@ -110,11 +107,12 @@ fn socket_buffer(kind: &'static str) -> Finding {
             format!("look at {setting} outside"),
         );
     };
-    if bytes >= SOCKET_BUFFER_BYTES {
+    let wanted = u64::from(UdpOptions::default().queue_bytes);
+    if bytes >= wanted {
         return Finding::ok(Part::Socket, check, format!("up to {} KiB", bytes >> 10));
     }
     let found = format!("up to {} KiB: bursts to a busy process are lost and sent again", bytes >> 10);
-    Finding::note(Part::Socket, check, found, format!("sysctl -w {setting}={SOCKET_BUFFER_BYTES}"))
+    Finding::note(Part::Socket, check, found, format!("sysctl -w {setting}={wanted}"))
 }
 
 fn nics_used() -> Finding {

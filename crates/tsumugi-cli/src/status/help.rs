@@ -33,8 +33,8 @@ What the program and its process have counted of packets that arrived, if you ma
   direct_writes      remote writes that the program has put in their place itself
   untranslated       remote writes that it has left to the process, for want of a translation of their page (`up --translations`)
 
-Processes are shown with their endpoints of either receive path: your own; root sees all. Counters begin with the endpoint, those of
-a peer and its paths with the connection.
+Processes are shown with their endpoints of either receive path: your own; root sees all. Counters begin with the endpoint, those of a \
+peer and its paths with the connection.
 
 What the program is doing:
   calling     it calls the library, and so makes progress
@@ -44,7 +44,7 @@ What the program is doing:
   elsewhere   it waits for something else, and does not call either
   stopped     a signal or a debugger has stopped it
 
-Peers are strange (only the address is known), connecting, connected, leaving, or gone. A path is in use, or silent: it does not
+Peers are strange (only the address is known), connecting, connected, leaving, or gone. A path is in use, or silent: it does not \
 answer, and is asked from time to time.
 
 What messages wait for:

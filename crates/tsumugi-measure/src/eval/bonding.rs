@@ -48,17 +48,17 @@ const STEP_S: f64 = 0.7;
 /// What a second of a Gb/s takes to simulate, seconds.
 const SIMULATED_S: f64 = 0.5;
 const HELP: &str = "\
-P2 (Yoshida et al., Evaluation of existing methods that control several NICs together, 2014) measured Linux bonding:
-K processes that send 1 kB messages to K receivers, back to back, over N NICs. A case is written KxN@RATE. Here K flows of one endpoint stand for the K processes, because one endpoint's policy spreads them
+P2 (Yoshida et al., Evaluation of existing methods that control several NICs together, 2014) measured Linux bonding: \
+K processes that send 1 kB messages to K receivers, back to back, over N NICs. A case is written KxN@RATE. Here K flows of one endpoint stand for the K processes, because one endpoint's policy spreads them \
 as one bond does; the receivers are K processes.
 
-As root this makes, for each case, a lab of two nodes with N NICs each (network namespaces; the rates are enforced on the
-ports of the switch between them) and removes it again. The case `uneven` is that of P2's figure 10: four senders on two
-NICs of 100 Mb/s, of which one begins ten seconds before the others; balance-tlb leaves it alone on one NIC. With the
-defaults the whole takes about six minutes. --simulated needs neither root nor a lab: the same in virtual time, one to two
+As root this makes, for each case, a lab of two nodes with N NICs each (network namespaces; the rates are enforced on the \
+ports of the switch between them) and removes it again. The case `uneven` is that of P2's figure 10: four senders on two \
+NICs of 100 Mb/s, of which one begins ten seconds before the others; balance-tlb leaves it alone on one NIC. With the \
+defaults the whole takes about six minutes. --simulated needs neither root nor a lab: the same in virtual time, one to two \
 minutes; there is no CPU use in it.
 
-`kernel-rr` and `kernel-tlb` are TCP over a bond of the kernel, as in P2. They are left out where the kernel has no
+`kernel-rr` and `kernel-tlb` are TCP over a bond of the kernel, as in P2. They are left out where the kernel has no \
 bonding driver.
 
 Examples:

@@ -54,7 +54,7 @@ programs are those of bench/, built by the MPI's own compiler.
   bandwidth    windows of MPI_Isend, one way and both ways
   collectives  each operation by itself, on each number of nodes
   overlap      how much of MPI_Isend and MPI_Irecv passes while the program computes: 0 nothing, 1 all
-  is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside figure 6 of P1
+  is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside figure 6 of P1 \
                (Sumimoto et al., PM/Ethernet, 2000)
 
 Latency, bandwidth both ways and the sort stand beside what two bare UDP sockets give the same processes, cut up and joined by the kernel: the \

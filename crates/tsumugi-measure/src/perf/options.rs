@@ -156,7 +156,7 @@ pub(crate) struct Trace {
 }
 
 /// How the library is used.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Options of Tsumugi")]
 pub(crate) struct Model {
     /// How the library is used [default: channel].
@@ -164,23 +164,22 @@ pub(crate) struct Model {
     model: Option<ours::Model>,
 }
 
-/// How tagged messages travel.
-#[derive(Args, Clone)]
+/// The same of messages, some of which are tagged.
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Options of Tsumugi")]
-pub(crate) struct Protocol {
+struct Messages {
+    #[command(flatten)]
+    model: Model,
     /// How tagged messages travel (--model message) [default: auto].
     #[arg(long, value_enum)]
     protocol: Option<ours::Protocol>,
 }
 
-/// Options of round trips: latency and overhead.
+/// Options of all exchanges of messages, but for their sizes.
 #[derive(Args, Clone)]
-pub(crate) struct RoundTrips {
+struct Exchange {
     #[command(flatten)]
     common: Common,
-    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M`.
-    #[arg(long, value_name = "SIZES", default_value = "64")]
-    size: Sizes,
     #[command(flatten)]
     amount: Amount,
     #[command(flatten)]
@@ -190,36 +189,32 @@ pub(crate) struct RoundTrips {
     #[command(flatten)]
     delivery: Delivery,
     #[command(flatten)]
-    model: Model,
-    #[command(flatten)]
-    protocol: Protocol,
-    #[command(flatten)]
     trace: Trace,
+}
+
+/// Options of round trips: latency and overhead.
+#[derive(Args, Clone)]
+pub(crate) struct RoundTrips {
+    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M`.
+    #[arg(long, value_name = "SIZES", default_value = "64")]
+    size: Sizes,
+    #[command(flatten)]
+    exchange: Exchange,
+    #[command(flatten)]
+    messages: Messages,
 }
 
 /// Options of streams, but for their sizes: bandwidth and rate.
 #[derive(Args, Clone)]
 struct Streams {
     #[command(flatten)]
-    common: Common,
+    exchange: Exchange,
     #[command(flatten)]
-    amount: Amount,
-    #[command(flatten)]
-    carrier: Carrier,
-    #[command(flatten)]
-    paths: Paths,
-    #[command(flatten)]
-    delivery: Delivery,
-    #[command(flatten)]
-    model: Model,
-    #[command(flatten)]
-    protocol: Protocol,
+    messages: Messages,
     /// Stream from buffers of the library, which it never copies: what a program does that builds its messages there (--model
     /// channel or message).
     #[arg(long, help_heading = "Options of Tsumugi")]
     in_place: bool,
-    #[command(flatten)]
-    trace: Trace,
 }
 
 /// Options of `perf bandwidth`.
@@ -245,21 +240,11 @@ pub(crate) struct Rate {
 /// Options of `perf overlap`.
 #[derive(Args, Clone)]
 pub(crate) struct Overlap {
-    #[command(flatten)]
-    common: Common,
     /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M`.
     #[arg(long, value_name = "SIZES", default_value = "1M")]
     size: Sizes,
     #[command(flatten)]
-    amount: Amount,
-    #[command(flatten)]
-    carrier: Carrier,
-    #[command(flatten)]
-    paths: Paths,
-    #[command(flatten)]
-    delivery: Delivery,
-    #[command(flatten)]
-    trace: Trace,
+    exchange: Exchange,
 }
 
 /// Options of `perf idle`.
@@ -434,21 +419,29 @@ impl Measure {
     }
 }
 
-impl RoundTrips {
-    pub(super) fn measure(self, metric: Metric) -> Result<Measure, UsageError> {
-        let RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace } = self;
+impl Exchange {
+    fn measure(
+        self,
+        metric: Metric,
+        size: Sizes,
+        messages: Messages,
+        in_place: bool,
+    ) -> Result<Measure, UsageError> {
+        let Exchange { common, amount, carrier, paths, delivery, trace: Trace { trace } } = self;
+        let Messages { model: Model { model }, protocol } = messages;
         let given = [
-            &paths.given()[..],
-            &delivery.given(),
-            &[("--model", model.model.is_some()), ("--protocol", protocol.protocol.is_some())],
-            &[("--trace", trace.trace.is_some())],
+            ("--model", model.is_some()),
+            ("--protocol", protocol.is_some()),
+            ("--in-place", in_place),
+            ("--trace", trace.is_some()),
         ];
-        let given = given.concat();
+        let given = [&paths.given()[..], &delivery.given(), &given].concat();
         let measure = Measure {
             size: Some(size),
-            model: model.model.unwrap_or_default(),
-            protocol: protocol.protocol.unwrap_or_default(),
-            trace: trace.trace,
+            model: model.unwrap_or_default(),
+            protocol: protocol.unwrap_or_default(),
+            in_place,
+            trace,
             ..Measure::new(common)
         };
         let measure = measure.with_amount(&amount).with_carrier(&carrier).with_paths(paths);
@@ -456,12 +449,15 @@ impl RoundTrips {
     }
 }
 
+impl RoundTrips {
+    pub(super) fn measure(self, metric: Metric) -> Result<Measure, UsageError> {
+        self.exchange.measure(metric, self.size, self.messages, false)
+    }
+}
+
 impl Streams {
     fn measure(self, metric: Metric, size: Sizes) -> Result<Measure, UsageError> {
-        let Streams { common, amount, carrier, paths, delivery, model, protocol, in_place, trace } = self;
-        let measure = RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace }
-            .measure(metric)?;
-        Measure { in_place, ..measure }.checked(metric, &[("--in-place", in_place)])
+        self.exchange.measure(metric, size, self.messages, self.in_place)
     }
 }
 
@@ -479,10 +475,7 @@ impl Rate {
 
 impl Overlap {
     pub(super) fn measure(self) -> Result<Measure, UsageError> {
-        let Overlap { common, size, amount, carrier, paths, delivery, trace } = self;
-        let (model, protocol) = (Model { model: None }, Protocol { protocol: None });
-        let trips = RoundTrips { common, size, amount, carrier, paths, delivery, model, protocol, trace };
-        trips.measure(Metric::Overlap)
+        self.exchange.measure(Metric::Overlap, self.size, Messages::default(), false)
     }
 }
 
