@@ -113,11 +113,12 @@ fn who_closes_after_a_broadcast_breaks_it_for_nobody() {
     };
     // Enough for a tree of some depth, in which some wait for others that have what they need from the root.
     const SIZE: usize = 8;
+    const ROUNDS: u32 = 5;
     let lab = lab(SIZE as u32, 1500);
     let mut faults = FaultOptions::default();
     faults.loss = 0.02;
     let mut by_box = 0;
-    for round in 0..5u32 {
+    for round in 0..ROUNDS {
         let sent = together(
             &places(&lab, SIZE),
             |rank| config(u64::from(round) << 8 | rank as u64, Some(faults)),
@@ -125,11 +126,15 @@ fn who_closes_after_a_broadcast_breaks_it_for_nobody() {
                 assert!(group.use_switch_box().expect("asked"), "there is a box");
                 let mut was_by_box = false;
                 for number in 0..4 {
-                    // So that the last is sent to all or not, by chance.
+                    // So that the last is sent to all or not, by chance; in the last round it is.
                     let start = Instant::now();
+                    let is_last = round == ROUNDS - 1;
+                    let patience =
+                        if is_last { Duration::from_secs(10) } else { Duration::from_millis(15) * round };
                     while number > 2
                         && group.rank() == 0
-                        && start.elapsed() < Duration::from_millis(15) * round
+                        && start.elapsed() < patience
+                        && !(is_last && group.is_broadcast_by_a_box())
                     {
                         group.progress().expect("progress");
                     }
@@ -384,7 +389,7 @@ fn without_a_box_all_are_told_so_at_once() {
         |_| {},
     );
     for (has_box, took) in outcomes {
-        assert!(!has_box && took < Duration::from_secs(1), "{has_box}, after {took:?}");
+        assert!(!has_box && took < Duration::from_secs(5), "{has_box}, after {took:?}");
     }
 }
 
