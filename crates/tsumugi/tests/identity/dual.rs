@@ -1,23 +1,8 @@
 //! Peers of IPv4 and of IPv6 at one endpoint, between real namespaces.
 
 use crate::ipv6::give;
-use crate::process::Process;
-use crate::real::{Hosts, PORT, ask, nobody_lost, talk};
+use crate::real::{Hosts, PORT, ask, nobody_lost, talk, until_paths};
 use std::time::{Duration, Instant};
-
-/// Waits until a peer's paths are these, while messages go both ways.
-fn until_paths(one: &mut Process, peer: &str, other: &mut Process, paths: &str) {
-    let mut found = String::new();
-    for _ in 0..200 {
-        found = ask(one, &format!("paths {peer}"));
-        if found == paths {
-            return;
-        }
-        talk(one, peer, other);
-        assert_eq!(ask(one, "quiet 20"), "quiet");
-    }
-    panic!("paths {found}, not {paths}: {}", ask(one, &format!("explain {peer}")));
-}
 
 #[test]
 fn a_server_has_clients_of_ipv4_and_of_ipv6_at_once() {

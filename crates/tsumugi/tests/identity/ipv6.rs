@@ -1,6 +1,6 @@
 //! Addresses of IPv6, between real namespaces: the only ones, those of a link, and those that are of IPv4 in truth.
 
-use crate::real::{Hosts, PORT, ask, nobody_lost, talk};
+use crate::real::{Hosts, PORT, ask, nobody_lost, talk, until_paths};
 
 /// Gives NICs addresses of IPv6: `fd77::NODE:1` and, for its link, `fe80::NODE:7`.
 pub(crate) fn give(hosts: &Hosts, nics: u32) {
@@ -29,11 +29,8 @@ fn a_host_that_has_ipv6_only_needs_no_setting() {
     let mut here = hosts.open(0, "");
     let peer = ask(&mut here, &format!("add [fd77:0::1:1]:{PORT}"));
     talk(&mut here, &peer, &mut there);
-    for _ in 0..10 {
-        assert_eq!(ask(&mut here, "quiet 50"), "quiet");
-        talk(&mut here, &peer, &mut there);
-    }
-    assert_eq!(ask(&mut here, &format!("paths {peer}")), "fd77:1::1:1 fd77::1:1", "both NICs are used");
+    // Both NICs are used.
+    until_paths(&mut here, &peer, &mut there, "fd77:1::1:1 fd77::1:1");
     nobody_lost([&mut here, &mut there]);
 }
 
